@@ -1,0 +1,86 @@
+# Helpers that keep every layer's CMakeLists.txt to a few lines.
+#
+#   auxtrail_layer(NAME [INPROCESS] SOURCES a.cc ... [DEPS layer-or-target ...])
+#     One static library per layer: target auxtrail_NAME. INPROCESS marks the code that also runs inside
+#     the traced program: no exceptions, no RTTI, no stack protector, no libc beyond what it calls by name.
+#   auxtrail_layer(NAME HEADER_ONLY ...) for a layer with headers alone.
+#   auxtrail_test(NAME SOURCES ... [DEPS ...] [LABELS ...])       a GoogleTest program
+#   auxtrail_benchmark(NAME SOURCES ... [DEPS ...])               a Google Benchmark program
+#   auxtrail_fuzzer(NAME SOURCES ... [DEPS ...])                  a libFuzzer target, built with AUXTRAIL_FUZZERS
+
+add_library(auxtrail_options INTERFACE)
+target_include_directories(auxtrail_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(auxtrail_options INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -fvisibility=hidden -fvisibility-inlines-hidden)
+if(AUXTRAIL_WERROR)
+  target_compile_options(auxtrail_options INTERFACE -Werror)
+endif()
+if(AUXTRAIL_SANITIZE)
+  target_compile_options(auxtrail_options INTERFACE -fsanitize=${AUXTRAIL_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(auxtrail_options INTERFACE -fsanitize=${AUXTRAIL_SANITIZE})
+  if(AUXTRAIL_SANITIZE MATCHES "undefined")
+    target_compile_options(auxtrail_options INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+if(AUXTRAIL_FUZZERS)
+  target_compile_options(auxtrail_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+function(auxtrail_deps target scope)
+  foreach(dep ${ARGN})
+    if(TARGET auxtrail_${dep})
+      target_link_libraries(${target} ${scope} auxtrail_${dep})
+    else()
+      target_link_libraries(${target} ${scope} ${dep})
+    endif()
+  endforeach()
+endfunction()
+
+function(auxtrail_layer name)
+  cmake_parse_arguments(ARG "INPROCESS;HEADER_ONLY" "" "SOURCES;DEPS" ${ARGN})
+  if(ARG_HEADER_ONLY)
+    add_library(auxtrail_${name} INTERFACE)
+    target_link_libraries(auxtrail_${name} INTERFACE auxtrail_options)
+    auxtrail_deps(auxtrail_${name} INTERFACE ${ARG_DEPS})
+    return()
+  endif()
+  add_library(auxtrail_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(auxtrail_${name} PUBLIC auxtrail_options)
+  auxtrail_deps(auxtrail_${name} PUBLIC ${ARG_DEPS})
+  if(ARG_INPROCESS)
+    target_compile_options(auxtrail_${name} PRIVATE
+      -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics)
+  endif()
+endfunction()
+
+function(auxtrail_test name)
+  if(NOT AUXTRAIL_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  auxtrail_deps(${name} PRIVATE ${ARG_DEPS} auxtrail_options GTest::gmock_main)
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  gtest_discover_tests(${name} PROPERTIES LABELS "${ARG_LABELS}" DISCOVERY_TIMEOUT 60)
+endfunction()
+
+function(auxtrail_benchmark name)
+  if(NOT AUXTRAIL_BENCHMARKS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  auxtrail_deps(${name} PRIVATE ${ARG_DEPS} auxtrail_options benchmark::benchmark_main)
+endfunction()
+
+function(auxtrail_fuzzer name)
+  if(NOT AUXTRAIL_FUZZERS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  auxtrail_deps(${name} PRIVATE ${ARG_DEPS} auxtrail_options)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+endfunction()

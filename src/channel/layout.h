@@ -1,0 +1,156 @@
+// The channel between a traced process and the recorder: one shared memory object per process.
+//
+// The unit (inside the traced program) connects to the recorder's SOCK_SEQPACKET socket, receives a
+// SessionConfig, creates a memfd with the layout below, seals it against resizing and sends a Hello with
+// the memfd (and the trigger's perf event fd, if any) as SCM_RIGHTS. It then closes its own descriptors:
+// nothing of ours stays in the program's descriptor table. From there on both sides only touch memory.
+//
+//   memfd:  ProcessHeader            kHeaderBytes
+//           slot 0                   slot_stride_bytes each
+//           slot 1 ...
+//   slot:   SlotHeader               kPageBytes        who owns the slot, its counters
+//           perf_event_mmap_page     kPageBytes        exactly the kernel's control page
+//           data ring                data_pages * kPageBytes      (2^n pages)
+//           AUX area                 aux_pages * kPageBytes       (2^n pages)
+//
+// One thread of the program owns a slot; it claims a free one at its first overflow. The recorder drains the
+// data ring as it would the kernel's (data_head with acquire, data_tail with release) and frees the slot once
+// the thread is gone. The recorder trusts nothing it reads here: the traced program may scribble over all of
+// it. Sizes come from the recorder's own SessionConfig, never from the shared memory.
+//
+// All fields are little endian and naturally aligned. Both sides are the same build (kVersion is checked).
+#pragma once
+
+#include <linux/perf_event.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace auxtrail::channel {
+
+inline constexpr uint32_t kMagic = 0x4c585541;  // "AUXL"
+inline constexpr uint32_t kVersion = 1;
+inline constexpr size_t kPageBytes = 4096;
+inline constexpr size_t kHeaderBytes = kPageBytes;
+inline constexpr uint32_t kSlotCount = 64;
+
+// The environment variable that names the recorder's socket (a path), set by the recorder.
+inline constexpr char kSocketVariable[] = "AUXTRAIL_SOCKET";
+
+// Why a window ended before its AUX sample was full, or why none was opened. Counted per slot.
+// The texts that `record` and `report` print stand in reasons.h, in the same order.
+enum class Reason : uint32_t {
+  kFull,              // the requested number of AUX bytes was reached: the normal end
+  kSyscall,           // a system call comes next: it must not run from the code cache
+  kColdCode,          // the window's translation budget is used up
+  kTimeBudget,        // the window took its share of the period
+  kUntranslatable,    // an instruction that the translator leaves alone (int3, xbegin, popf, far branch ...)
+  kForeignCode,       // code outside watched file mappings: JIT, anonymous or writable memory
+  kPatchedCode,       // code whose pages were made writable or changed: never translated again
+  kRseq,              // a restartable sequence
+  kFault,             // the traced instruction raised a synchronous signal (SIGSEGV, SIGFPE, ...)
+  kCacheFull,         // no room left in the code cache
+  kCacheBusy,         // another thread held the translator for too long
+  kInvalidated,       // mappings changed under the window
+  kBusyUnit,          // the overflow arrived while the unit itself was working
+  kForeignThread,     // a thread without thread-local storage of its own (raw clone)
+  kShadowStack,       // CET shadow stacks are on
+  kHandlersReplaced,  // the program replaced our fault handlers behind our back
+  kCount
+};
+inline constexpr size_t kReasonCount = static_cast<size_t>(Reason::kCount);
+
+enum class Trigger : uint32_t { kNone, kKernelEvent, kThreadTimer };
+
+// Recorder -> unit, one message right after accept().
+struct SessionConfig {
+  uint32_t magic = kMagic;
+  uint32_t version = kVersion;
+  perf_event_attr trigger{};      // what to open for each process: sigtrap, inherit_thread, remove_on_exec set
+  perf_event_attr sampler{};      // the sampler as the engine sees it: sample_type, aux_sample_size, period or freq
+  perf_event_attr leader{};       // the intel_pt-like AUX leader
+  uint64_t sampler_id = 0;        // PERF_SAMPLE_IDENTIFIER of the samples
+  uint64_t leader_id = 0;
+  uint32_t data_pages = 0;        // per thread, 2^n
+  uint32_t aux_pages = 0;         // per thread, 2^n
+  uint32_t inherit_children = 1;  // 0 with --no-inherit: forked processes are left alone
+  uint32_t reserved = 0;
+};
+
+// Unit -> recorder, one message, with SCM_RIGHTS {memfd[, trigger fd]}.
+struct Hello {
+  uint32_t magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t pid = 0;  // as the process sees it; the recorder takes SO_PEERCRED
+  Trigger trigger = Trigger::kNone;
+  int32_t trigger_errno = 0;  // why perf_event_open was refused, 0 if it was not
+  uint32_t timer_hz = 0;      // with kThreadTimer: the rate the timer was set to
+  uint64_t memory_bytes = 0;
+};
+
+// Counters are written by the owning thread alone with plain relaxed stores; the recorder adds up all slots
+// before it frees one.
+struct Counters {
+  std::atomic<uint64_t> overflows{0};           // trigger signals that arrived
+  std::atomic<uint64_t> deferred{0};            // of these, delivered late: the program had SIGTRAP blocked
+  std::atomic<uint64_t> samples{0};             // samples written to the data ring
+  std::atomic<uint64_t> lost_samples{0};        // samples that found no room
+  std::atomic<uint64_t> aux_bytes{0};           // AUX bytes in written samples
+  std::atomic<uint64_t> branches{0};            // branches logged in windows, conditional and indirect
+  std::atomic<uint64_t> blocks_translated{0};
+  std::atomic<uint64_t> window_ns{0};           // time spent in windows and handlers
+  std::atomic<uint64_t> ended_by[kReasonCount]{};  // windows by the reason of their end
+};
+
+enum class SlotState : uint32_t { kFree, kClaimed };
+
+struct SlotHeader {
+  std::atomic<SlotState> state{SlotState::kFree};
+  std::atomic<uint32_t> tid{0};
+  std::atomic<uint32_t> pid{0};
+  uint32_t reserved = 0;
+  Counters counters;
+};
+static_assert(sizeof(SlotHeader) <= kPageBytes);
+
+struct ProcessHeader {
+  uint32_t magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t slot_count = kSlotCount;
+  uint32_t data_pages = 0;
+  uint32_t aux_pages = 0;
+  uint32_t reserved = 0;
+  std::atomic<uint32_t> pid{0};
+  std::atomic<uint32_t> maps_changed{0};     // rises with each change of executable mappings the unit saw
+  std::atomic<uint64_t> no_slot_overflows{0};  // overflows of threads that found no free slot
+  Counters process;                          // counts that belong to no slot (foreign threads)
+};
+static_assert(sizeof(ProcessHeader) <= kHeaderBytes);
+
+constexpr size_t slot_stride_bytes(uint32_t data_pages, uint32_t aux_pages) {
+  return (size_t{2} + data_pages + aux_pages) * kPageBytes;
+}
+constexpr size_t memory_bytes(uint32_t data_pages, uint32_t aux_pages) {
+  return kHeaderBytes + kSlotCount * slot_stride_bytes(data_pages, aux_pages);
+}
+constexpr size_t slot_offset(uint32_t slot, uint32_t data_pages, uint32_t aux_pages) {
+  return kHeaderBytes + slot * slot_stride_bytes(data_pages, aux_pages);
+}
+
+// Pointers into one slot of a mapped memfd.
+struct SlotView {
+  SlotHeader* header;
+  perf_event_mmap_page* control;
+  std::byte* data;
+  std::byte* aux;
+};
+inline SlotView slot_view(std::byte* memory, uint32_t slot, uint32_t data_pages,
+                          uint32_t aux_pages) {
+  std::byte* at = memory + slot_offset(slot, data_pages, aux_pages);
+  return {reinterpret_cast<SlotHeader*>(at),
+          reinterpret_cast<perf_event_mmap_page*>(at + kPageBytes), at + 2 * kPageBytes,
+          at + (size_t{2} + data_pages) * kPageBytes};
+}
+
+}  // namespace auxtrail::channel
