@@ -1,0 +1,120 @@
+// BranchDecoder: from the Intel PT bytes of a sample and the process's code to its branches.
+//
+// The interface that every decoder of ours implements; libipt's block decoder is the first
+// (libipt_decoder.h). Any bytes may come in: decoding always ends, in time bounded by the number of
+// bytes, and what could not be decoded is counted by cause. After an error decoding goes on at the
+// next PSB.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "decode/branch.h"
+#include "image/code_map.h"
+
+namespace auxtrail::decode {
+
+enum class ErrorCause : uint8_t {
+  kNoPsb,           // no PSB anywhere: nothing can be decoded
+  kNoMap,           // no code known at the address (file missing, JIT, unrecorded mapping)
+  kBadInstruction,  // bytes that are no instruction: the code changed since the recording
+  kMismatch,        // packets and code disagree: wrong code, or a damaged trace
+  kBadReturn,       // a compressed return without a call, or with the wrong bit
+  kBadOpcode,       // unknown packet
+  kBadPacket,       // known packet, impossible payload
+  kTruncated,       // the bytes end inside a packet
+  kBadContext,      // a packet where it must not be
+  kLoop,            // endless loop without packets: the code changed, or a damaged trace
+  kInternal,        // the decoder itself failed
+  kCount
+};
+inline constexpr size_t kErrorCauseCount = static_cast<size_t>(ErrorCause::kCount);
+std::string_view name(ErrorCause cause);
+
+struct DecodeError {
+  ErrorCause cause = ErrorCause::kInternal;
+  uint64_t offset = 0;  // in the trace
+  uint64_t ip = 0;      // the last address reached; 0 if none
+};
+
+enum class GapKind : uint8_t {
+  kDisabled,  // tracing was off between `from` and `to`
+  kOverflow,  // packets were lost (OVF)
+  kError,     // skipped to the next PSB
+};
+
+// A hole in the flow: left at `from_ip`, taken up at `to_ip` (0: unknown).
+struct Gap {
+  GapKind kind = GapKind::kDisabled;
+  uint64_t from_ip = 0;
+  uint64_t to_ip = 0;
+  uint64_t offset = 0;
+};
+
+// Receives the flow in execution order. Override what you need.
+class FlowConsumer {
+ public:
+  virtual ~FlowConsumer() = default;
+  virtual void on_branch(const Branch&) {}
+  virtual void on_not_taken(uint64_t /*ip*/) {}  // a conditional branch that fell through
+  virtual void on_block(const Block&) {}
+  virtual void on_gap(const Gap&) {}
+  virtual void on_error(const DecodeError&) {}
+};
+
+struct DecodeSummary {
+  uint64_t bytes = 0;
+  uint64_t instructions = 0;
+  uint64_t blocks = 0;
+  uint64_t branches = 0;   // taken, without the kTraceBegin and kTraceEnd markers
+  uint64_t not_taken = 0;  // conditional branches that fell through
+  uint64_t gaps = 0;
+  uint64_t overflows = 0;
+  std::array<uint64_t, kErrorCauseCount> errors{};
+
+  // Where tracing began and ended, if the trace says so: TIP.PGE's (or PSB+'s) address, and the FUP
+  // before the last TIP.PGD or the last branch's target. Unset if nothing was decoded.
+  std::optional<uint64_t> first_ip;
+  std::optional<uint64_t> final_ip;
+  // The trace ends while tracing was on: its newest branches may be missing (a cut hardware
+  // snapshot).
+  bool ends_open = false;
+
+  [[nodiscard]] uint64_t error_count() const;
+  DecodeSummary& operator+=(const DecodeSummary& other);
+};
+
+// The trace's circumstances: which CPU's errata, which filter, which clocks. The defaults fit the
+// software trace unit.
+struct TraceConfig {
+  bool intel_cpu = false;  // with family/model/stepping: apply libipt's errata table
+  uint16_t family = 0;
+  uint8_t model = 0;
+  uint8_t stepping = 0;
+  // An address filter, if one was set: only [filter_start, filter_end] was traced. Both 0: none.
+  uint64_t filter_start = 0;
+  uint64_t filter_end = 0;
+  uint8_t mtc_freq = 0;
+  uint8_t nom_freq = 0;
+  uint32_t cpuid_0x15_eax = 0;
+  uint32_t cpuid_0x15_ebx = 0;
+};
+
+// One thread at a time. Code images are cached by CodeMap::id, so one decoder should serve all
+// samples.
+class BranchDecoder {
+ public:
+  virtual ~BranchDecoder() = default;
+
+  // Decodes all of `trace` (one AUX sample, or a full trace) against `code`. The summary's counters
+  // are of this call alone.
+  virtual DecodeSummary decode(const image::CodeMap& code, std::span<const std::byte> trace,
+                               FlowConsumer& consumer) = 0;
+};
+
+}  // namespace auxtrail::decode
