@@ -1,0 +1,103 @@
+// Event: one perf event of one thread, and the link from a sampler to its AUX leader.
+//
+// IN-PROCESS CODE: no allocation, no locks, no libc; runs in signal handlers of the traced program.
+//
+// The AUX-capable event leads the group; every sampler that sets aux_sample_size (or aux_output) is
+// linked to it and holds one reference. Zeroed memory is a valid, dead event: init() brings it to
+// life with one reference. Events are owned by their caller and do not move while linked.
+// Reference: seed, perf_get_aux_event / perf_put_aux_event; checklist A10, A12.
+#pragma once
+
+#include <linux/perf_event.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "event/pmu.h"
+
+namespace auxtrail::event {
+
+class AuxArea;
+class DataRing;
+
+// The kernel's numbers, so that "at least inactive" is a comparison.
+enum class EventState : int32_t { kError = -2, kOff = -1, kInactive = 0, kActive = 1 };
+
+// The part of an event that belongs to its PMU.
+struct HwState {
+  uint64_t config = 0;
+  bool stopped = true;      // the PMU is not counting or tracing for this event
+  void* context = nullptr;  // the PMU's per-thread state
+};
+
+struct Event {
+  constexpr Event() = default;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  // (Re)initialises the event as an open(2) would: state kOff if attr.disabled, else kInactive; one
+  // reference; no links. Asks the PMU's event_init. Returns 0 or its errno.
+  [[nodiscard]] int init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new_pmu,
+                         void* pmu_context);
+
+  // Puts the event on thread `thread_id` (never 0) and on its PMU; kActive on success. Returns 0 or
+  // an errno, with the state as before.
+  [[nodiscard]] int schedule_in(uint32_t thread_id, uint32_t flags);
+  void schedule_out();
+
+  perf_event_attr attr{};
+  uint64_t id = 0;
+  EventState state = EventState::kInactive;
+  uint32_t oncpu = 0;  // the thread this event is on, 0 when it is on none
+  const Pmu* pmu = nullptr;
+  HwState hw;
+  Event* parent = nullptr;  // the event this one was inherited from; its id and buffers are used
+
+  DataRing* ring = nullptr;  // where the event's records go
+  AuxArea* aux = nullptr;    // a leader's AUX area
+
+  Event* aux_event = nullptr;     // a sampler's leader; holds one reference on it
+  Event* aux_samplers = nullptr;  // a leader's samplers, linked by aux_sampler_next
+  Event* aux_sampler_next = nullptr;
+  std::atomic<uint64_t> refcount{0};
+
+  // What read(2) would give; lost = samples that found no room (PERF_FORMAT_LOST).
+  uint64_t count = 0;
+  uint64_t time_enabled = 0;
+  uint64_t time_running = 0;
+  std::atomic<uint64_t> lost{0};
+};
+
+// The id that records carry: the parent's for an inherited event.
+[[nodiscard]] inline uint64_t primary_event_id(const Event& event) {
+  return event.parent != nullptr ? event.parent->id : event.id;
+}
+// Where an AUX leader's trace really goes: the parent's buffer for an inherited event.
+[[nodiscard]] inline AuxArea* aux_area_of(const Event& leader) {
+  return leader.parent != nullptr ? leader.parent->aux : leader.aux;
+}
+
+// Why a sampler could not be linked. All of these are EINVAL to perf_event_open's caller.
+enum class AuxLink : uint8_t {
+  kOk,
+  kNoLeader,       // aux_output or aux_sample_size without a group leader
+  kBothKinds,      // aux_output and aux_sample_size exclude each other
+  kNoAuxOutput,    // aux_output, but the leader's PMU does not take this event's records
+  kNoSnapshot,     // aux_sample_size, but the leader's PMU has no snapshot_aux
+  kLeaderGone,     // the leader's last reference is already dropped
+  kAlreadyLinked,  // the event has a leader
+};
+[[nodiscard]] int to_errno(AuxLink result);
+
+// Must the event be linked to an AUX leader when it is opened? (PERF_SAMPLE_AUX alone does not need
+// one.)
+[[nodiscard]] bool need_aux_event(const Event& event);
+// Links `event` to `leader` and takes exactly one reference on it, or changes nothing.
+[[nodiscard]] AuxLink get_aux_event(Event& event, Event* leader);
+// Undoes the links of an event that goes away: a sampler lets go of its leader; a leader's samplers
+// lose it and go to kError (their later samples have AUX size 0).
+void put_aux_event(Event& event);
+// Drops the reference that init() gave, after put_aux_event().
+void close_event(Event& event);
+
+}  // namespace auxtrail::event
