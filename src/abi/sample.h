@@ -65,7 +65,8 @@ class ReadValues {
  private:
   uint64_t read_format_ = 0;
   size_t count_ = 0;
-  PackedArray<uint64_t> words_;
+  PackedArray<uint64_t> words_;  // of a group: value, id, lost of each member; else the value alone
+  PackedArray<uint64_t> tail_;   // not a group: id and lost, which stand behind the times
 };
 
 struct BranchEntry {
