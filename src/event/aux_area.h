@@ -60,9 +60,9 @@ class AuxArea {
   [[nodiscard]] std::byte* bytes() const { return bytes_; }
   [[nodiscard]] uint64_t size_bytes() const { return size_; }
   // Offset inside the area where the next byte goes.
-  [[nodiscard]] uint64_t head() const { return head_; }
+  [[nodiscard]] uint64_t head() const { return written() & (size_ - 1); }
   // Bytes produced since attach(); grows for ever.
-  [[nodiscard]] uint64_t written() const { return written_; }
+  [[nodiscard]] uint64_t written() const { return written_.load(std::memory_order_relaxed); }
 
   // True while a snapshot of this area is being taken: a sample that hits then must not take
   // another.
@@ -75,8 +75,9 @@ class AuxArea {
   perf_event_mmap_page* control_ = nullptr;
   std::byte* bytes_ = nullptr;
   uint64_t size_ = 0;
-  uint64_t head_ = 0;
-  uint64_t written_ = 0;
+  // The head is this modulo the size: one variable, so that a snapshot which interrupts an update
+  // of the head cannot leave the two apart.
+  std::atomic<uint64_t> written_{0};
   std::atomic<bool> in_sampling_{false};
 };
 

@@ -87,6 +87,8 @@ class DataRing {
   // Ends the reservation: what was not written is zero-filled; the outermost writer publishes
   // data_head.
   void end(OutputHandle& handle);
+  // Counts records that could not even be attempted; the next success reports them.
+  void count_lost(uint64_t records);
 
   [[nodiscard]] uint64_t size_bytes() const { return size_; }
   // Where the next record will begin.

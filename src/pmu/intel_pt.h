@@ -32,9 +32,11 @@ struct PtContext {
   // Pmu::aux_available).
   bool windowed = false;
 
+  event::Event* event = nullptr;   // the event on the unit, from add() to del()
   event::AuxArea* area = nullptr;  // set by setup_aux
   std::atomic<bool> handle_nmi{
       false};                 // the event is running, and a snapshot must restart the unit
+  bool session_open = false;  // from start() to stop(kEfUpdate); stop without it only pauses
   uint64_t window_start = 0;  // area->written() at the last start()
 
   // Begins a new window by hand, for a unit that is "running" all the time as far as the engine can

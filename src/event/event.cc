@@ -1,0 +1,128 @@
+#include "event/event.h"
+
+#include <cerrno>
+
+namespace auxtrail::event {
+namespace {
+
+bool take_reference(Event& event) {
+  uint64_t references = event.refcount.load(std::memory_order_relaxed);
+  do {
+    if (references == 0) return false;
+  } while (
+      !event.refcount.compare_exchange_weak(references, references + 1, std::memory_order_relaxed));
+  return true;
+}
+
+void drop_reference(Event& event) { event.refcount.fetch_sub(1, std::memory_order_relaxed); }
+
+void unlink_sampler(Event& leader, const Event& sampler) {
+  Event** link = &leader.aux_samplers;
+  while (*link != nullptr && *link != &sampler) link = &(*link)->aux_sampler_next;
+  if (*link != nullptr) *link = sampler.aux_sampler_next;
+}
+
+}  // namespace
+
+int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new_pmu,
+                void* pmu_context) {
+  attr = new_attr;
+  id = new_id;
+  state = attr.disabled != 0 ? EventState::kOff : EventState::kInactive;
+  oncpu = 0;
+  pmu = &new_pmu;
+  hw.config = attr.config;
+  hw.stopped = true;
+  hw.context = pmu_context;
+  parent = nullptr;
+  ring = nullptr;
+  aux = nullptr;
+  aux_event = nullptr;
+  aux_samplers = nullptr;
+  aux_sampler_next = nullptr;
+  count = 0;
+  time_enabled = 0;
+  time_running = 0;
+  lost.store(0, std::memory_order_relaxed);
+  const int error = pmu->event_init != nullptr ? pmu->event_init(*this) : 0;
+  refcount.store(error == 0 ? 1 : 0, std::memory_order_relaxed);
+  return error;
+}
+
+int Event::schedule_in(uint32_t thread_id, uint32_t flags) {
+  if (state == EventState::kActive) return 0;
+  if (state == EventState::kError || thread_id == 0 || pmu == nullptr) return EINVAL;
+  oncpu = thread_id;
+  const int error = pmu->add != nullptr ? pmu->add(*this, flags) : 0;
+  if (error != 0) {
+    oncpu = 0;
+    return error;
+  }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  state = EventState::kActive;
+  return 0;
+}
+
+void Event::schedule_out() {
+  if (state != EventState::kActive) return;
+  state = EventState::kInactive;  // first: a sample from here on must not look at a unit being
+                                  // taken down
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (pmu->del != nullptr) pmu->del(*this, kEfUpdate);
+  oncpu = 0;
+}
+
+int to_errno(AuxLink result) { return result == AuxLink::kOk ? 0 : EINVAL; }
+
+bool need_aux_event(const Event& event) {
+  return event.attr.aux_output != 0 || event.attr.aux_sample_size != 0;
+}
+
+AuxLink get_aux_event(Event& event, Event* leader) {
+  if (event.aux_event != nullptr) return AuxLink::kAlreadyLinked;
+  if (leader == nullptr || leader == &event) return AuxLink::kNoLeader;
+  const bool output = event.attr.aux_output != 0;
+  const bool sample = event.attr.aux_sample_size != 0;
+  if (output && sample) return AuxLink::kBothKinds;
+  if (output) {
+    const Pmu* pmu = leader->pmu;
+    if (pmu == nullptr || pmu->aux_output_match == nullptr || !pmu->aux_output_match(event)) {
+      return AuxLink::kNoAuxOutput;
+    }
+  }
+  if (sample && (leader->pmu == nullptr || leader->pmu->snapshot_aux == nullptr)) {
+    return AuxLink::kNoSnapshot;
+  }
+  if (!take_reference(*leader)) return AuxLink::kLeaderGone;
+  event.aux_event = leader;
+  event.aux_sampler_next = leader->aux_samplers;
+  leader->aux_samplers = &event;
+  return AuxLink::kOk;
+}
+
+void put_aux_event(Event& event) {
+  if (Event* leader = event.aux_event; leader != nullptr) {
+    event.aux_event = nullptr;
+    unlink_sampler(*leader, event);
+    event.aux_sampler_next = nullptr;
+    drop_reference(*leader);
+  }
+  while (Event* sampler = event.aux_samplers) {
+    event.aux_samplers = sampler->aux_sampler_next;
+    sampler->aux_sampler_next = nullptr;
+    sampler->aux_event = nullptr;
+    sampler->schedule_out();
+    sampler->state = EventState::kError;
+    drop_reference(event);
+  }
+}
+
+void close_event(Event& event) {
+  if (event.refcount.load(std::memory_order_relaxed) == 0) return;
+  event.schedule_out();
+  put_aux_event(event);
+  event.state = EventState::kOff;
+  drop_reference(event);
+}
+
+}  // namespace auxtrail::event
