@@ -70,8 +70,11 @@ class AddressSpaces {
  private:
   struct Event;
   struct Space;
+  static constexpr unsigned kMaxForkDepth = 1000;  // ends cycles of pids in a damaged file
   void sort_events();
-  void replay_forks();
+  std::shared_ptr<const Layout> layout_at(int32_t pid, uint64_t time_ns, unsigned depth);
+  std::shared_ptr<const Layout> replay(const Space& space, size_t from, size_t to,
+                                       std::shared_ptr<const Layout> base, unsigned depth);
 
   DsoTable& dsos_;
   std::unordered_map<int32_t, Space> spaces_;

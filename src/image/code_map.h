@@ -21,7 +21,7 @@ struct CodeSection {
 };
 
 struct CodeMap {
-  uint64_t id = 0;  // equal ids mean equal sections: decoders cache by it. Never 0 for a built map
+  uint64_t id = 0;  // equal ids mean equal sections: decoders cache by it
   std::vector<CodeSection> sections;
 };
 

@@ -1,0 +1,165 @@
+// Replaying side-band events into layouts.
+#include "image/address_space.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace auxtrail::image {
+
+struct AddressSpaces::Event {
+  enum class Kind : uint8_t { kMap, kClear, kFork };
+  Kind kind = Kind::kMap;
+  uint64_t time_ns = 0;
+  Mapping mapping;         // kMap
+  int32_t parent_pid = 0;  // kFork
+};
+
+// One pid's events in time order, and the layout that was asked for last.
+struct AddressSpaces::Space {
+  std::vector<Event> events;
+  size_t cached_position = 0;  // events applied to `cached`
+  std::shared_ptr<const Layout> cached;
+};
+
+namespace {
+
+// Puts `added` over whatever it overlaps.
+void overlay(std::vector<Mapping>& mappings, const Mapping& added) {
+  auto first = std::partition_point(mappings.begin(), mappings.end(),
+                                    [&](const Mapping& m) { return m.end <= added.start; });
+  auto last = std::partition_point(first, mappings.end(),
+                                   [&](const Mapping& m) { return m.start < added.end; });
+  std::vector<Mapping> pieces;
+  if (first != last && first->start < added.start) {
+    pieces.push_back(*first);
+    pieces.back().end = added.start;
+  }
+  pieces.push_back(added);
+  if (first != last && std::prev(last)->end > added.end) {
+    Mapping tail = *std::prev(last);
+    tail.file_offset = tail.offset_of(added.end);
+    tail.start = added.end;
+    pieces.push_back(tail);
+  }
+  const auto place = mappings.erase(first, last);
+  mappings.insert(place, pieces.begin(), pieces.end());
+}
+
+}  // namespace
+
+const Mapping* Layout::find(uint64_t address) const {
+  const auto behind = std::partition_point(
+      mappings.begin(), mappings.end(), [address](const Mapping& m) { return m.start <= address; });
+  if (behind == mappings.begin()) return nullptr;
+  const Mapping& candidate = *std::prev(behind);
+  return candidate.contains(address) ? &candidate : nullptr;
+}
+
+AddressSpaces::AddressSpaces(DsoTable& dsos) : dsos_(dsos) {}
+AddressSpaces::~AddressSpaces() = default;
+
+void AddressSpaces::add_mapping(int32_t pid, uint64_t time_ns, uint64_t start, uint64_t size_bytes,
+                                uint64_t file_offset, std::string_view path,
+                                const BuildId& build_id) {
+  const uint64_t end = start + std::min(size_bytes, UINT64_MAX - start);
+  if (end == start) return;
+  Event event{Event::Kind::kMap, time_ns, {start, end, file_offset, dsos_.intern(path, build_id)}};
+  spaces_[pid].events.push_back(event);
+  sorted_ = false;
+}
+
+void AddressSpaces::add_fork(int32_t pid, int32_t parent_pid, uint64_t time_ns) {
+  if (pid == parent_pid) return;
+  Event event{Event::Kind::kFork, time_ns, {}, parent_pid};
+  spaces_[pid].events.push_back(event);
+  sorted_ = false;
+}
+
+void AddressSpaces::add_comm(int32_t pid, int32_t tid, uint64_t time_ns, std::string_view comm,
+                             bool exec) {
+  comms_[tid].emplace_back(time_ns, comm);
+  if (exec) spaces_[pid].events.push_back({Event::Kind::kClear, time_ns, {}});
+  sorted_ = false;
+}
+
+void AddressSpaces::add_exit(int32_t /*pid*/, int32_t /*tid*/, uint64_t /*time_ns*/) {
+  // A process that takes over the pid arrives by FORK, which starts from scratch; the dead one's
+  // mappings must stay, because its last samples may carry the exit's own time or, across CPUs, a
+  // later one.
+}
+
+void AddressSpaces::sort_events() {
+  if (sorted_) return;
+  sorted_ = true;
+  for (auto& [pid, space] : spaces_) {
+    std::stable_sort(space.events.begin(), space.events.end(),
+                     [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
+    space.cached.reset();
+    space.cached_position = 0;
+  }
+  for (auto& [tid, names] : comms_) {
+    std::stable_sort(names.begin(), names.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
+}
+
+std::shared_ptr<const Layout> AddressSpaces::layout(int32_t pid, uint64_t time_ns) {
+  sort_events();
+  return layout_at(pid, time_ns, 0);
+}
+
+std::shared_ptr<const Layout> AddressSpaces::layout_at(int32_t pid, uint64_t time_ns,
+                                                       unsigned depth) {
+  static const auto kEmpty = std::make_shared<const Layout>();
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end() || depth > kMaxForkDepth) return kEmpty;
+  Space& space = found->second;
+  const auto behind =
+      std::partition_point(space.events.begin(), space.events.end(),
+                           [time_ns](const Event& event) { return event.time_ns <= time_ns; });
+  const auto position = static_cast<size_t>(behind - space.events.begin());
+  if (position == 0) return kEmpty;
+  if (space.cached && space.cached_position == position) return space.cached;
+  const bool forward = space.cached && space.cached_position < position;
+  auto built = replay(space, forward ? space.cached_position : 0, position,
+                      forward ? space.cached : kEmpty, depth);
+  // The replay of a fork may have visited this very space (a cycle of pids in a hostile file),
+  // never moved it.
+  space.cached = built;
+  space.cached_position = position;
+  return built;
+}
+
+std::shared_ptr<const Layout> AddressSpaces::replay(const Space& space, size_t from, size_t to,
+                                                    std::shared_ptr<const Layout> base,
+                                                    unsigned depth) {
+  // Nothing before the last fork or exec shows.
+  size_t start = to;
+  while (start > from && space.events[start - 1].kind == Event::Kind::kMap) --start;
+  if (start > from) {
+    const Event& reset = space.events[start - 1];
+    base = reset.kind == Event::Kind::kFork ? layout_at(reset.parent_pid, reset.time_ns, depth + 1)
+                                            : std::make_shared<const Layout>();
+  }
+  if (start == to) return base;
+  auto layout = std::make_shared<Layout>();
+  layout->id = next_layout_id_++;
+  layout->mappings = base->mappings;
+  for (size_t i = start; i < to; ++i) overlay(layout->mappings, space.events[i].mapping);
+  return layout;
+}
+
+std::string_view AddressSpaces::comm(int32_t pid, int32_t tid, uint64_t time_ns) {
+  sort_events();
+  for (const int32_t owner : {tid, pid}) {
+    const auto found = comms_.find(owner);
+    if (found == comms_.end()) continue;
+    const auto& names = found->second;
+    const auto behind = std::partition_point(
+        names.begin(), names.end(), [time_ns](const auto& n) { return n.first <= time_ns; });
+    if (behind != names.begin()) return std::prev(behind)->second;
+  }
+  return {};
+}
+
+}  // namespace auxtrail::image
