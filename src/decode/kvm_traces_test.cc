@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(All, KvmTraces,
                                          KvmTrace{"avscript_32", "avscript_32/failed_trace_12709_1",
                                                   "avscript_32/page_cache", 0x1000, 0x7ffffffff000,
                                                   234'320, 316'133, 1'114'194}),
-                         [](const auto& info) { return std::string(info.param.title); });
+                         [](const auto& trace) { return std::string(trace.param.title); });
 
 // Fourteen pages are missing by design: errors are counted, decoding goes on and ends.
 TEST(KvmTracesTest, MissingPagesAreErrorsByCause) {
