@@ -71,6 +71,7 @@ struct VectorPrefix {
   bool bit_b = false;
   uint8_t vvvv = 0;        // five bits with EVEX.V'
   uint8_t reg_high = 0;    // R and R' as bits 3 and 4
+  uint8_t rm_high = 0;     // B and X as bits 3 and 4, register forms
   uint8_t index_high = 0;  // X and V' as bits 3 and 4
 };
 
@@ -283,11 +284,12 @@ class Decoder {
     const unsigned rxb = ~byte & 0xE0u;
     v.zero_fields = static_cast<uint8_t>((rxb & 0x80 ? kFieldR : 0) | (rxb & 0x20 ? kFieldB : 0));
     v.reg_high = rxb & 0x80 ? 8 : 0;
+    v.rm_high = static_cast<uint8_t>((rxb & 0x20 ? 8 : 0) | (rxb & 0x40 ? 16 : 0));
     v.index_high = rxb & 0x40 ? 8 : 0;
   }
 
   bool vex2() {
-    if (end_ - p_ < 3 || !vectorPrefixAllowed()) return false;
+    if (end_ - p_ < 2 || !vectorPrefixAllowed()) return false;
     VectorPrefix v;
     const uint8_t byte = *p_++;
     setRxb(v, byte | 0x60);
@@ -301,7 +303,7 @@ class Decoder {
   // VEX with three bytes, and XOP, which has the same layout: `first` is the space of map
   // `first_map`.
   bool vex3(VectorSpace first, uint8_t first_map) {
-    if (end_ - p_ < 4 || !vectorPrefixAllowed()) return false;
+    if (end_ - p_ < 3 || !vectorPrefixAllowed()) return false;
     VectorPrefix v;
     const uint8_t map = *p_ & 0x1F;
     if (map < first_map || map > first_map + 2) return false;
@@ -317,7 +319,7 @@ class Decoder {
   bool evex() {
     static constexpr VectorSpace kSpaces[8] = {kNoSpace, kEvex1, kEvex2, kEvex3,
                                                kNoSpace, kEvex5, kEvex6, kNoSpace};
-    if (end_ - p_ < 5 || !vectorPrefixAllowed()) return false;
+    if (end_ - p_ < 4 || !vectorPrefixAllowed()) return false;
     VectorPrefix v;
     if ((p_[0] & 8) != 0 || (p_[1] & 4) == 0) return false;
     insn_.map = p_[0] & 7;
@@ -361,7 +363,7 @@ class Decoder {
     VectorPrefix fields = v;
     if (memory) fields.zero_fields &= static_cast<uint8_t>(~(kFieldX | kFieldB));
     if (!accepts(memory ? form.memory : form.reg, fields, reg)) return false;
-    if (isUndefinedShift(v, reg)) return false;
+    if (isUndefinedShift(v, reg) || isOverlappingComplex(v, modrm_byte)) return false;
     if (!modrm(form.vsib && memory)) return false;
     if (form.vsib && memory && !distinctRegisters(v, reg)) return false;
     return form.imm_size == 0 || take(form.imm_size);
@@ -376,6 +378,16 @@ class Decoder {
     if (insn_.opcode == 0x72) return w1 && ((0x13u >> reg) & 1) == 0;
     if (insn_.opcode != 0x73) return false;
     return (reg & 1) != 0 ? v.aaa != 0 || v.bit_b : !w1;
+  }
+
+  // AVX512-FP16 complex multiplication demands a destination that is no source.
+  [[nodiscard]] bool isOverlappingComplex(const VectorPrefix& v, uint8_t modrm_byte) const {
+    if (v.space != kEvex6 || ((insn_.opcode & 0x7F) != 0x56 && (insn_.opcode & 0x7F) != 0x57)) {
+      return false;
+    }
+    const unsigned data = ((modrm_byte >> 3) & 7u) | v.reg_high;
+    const unsigned rm = (modrm_byte & 7u) | v.rm_high;
+    return data == v.vvvv || (modrm_byte >= 0xC0 && data == rm);
   }
 
   // Gathers demand that destination, index and (VEX) mask register differ.

@@ -2,15 +2,11 @@
 // over opcodes, prefixes and ModRM bytes, then over random bytes. AUXTRAIL_LONG_TESTS=1 runs the
 // long form.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <random>
-#include <span>
 #include <vector>
 
 #include "isa/insn.h"
