@@ -2,7 +2,8 @@
 #
 #   auxtrail_layer(NAME [INPROCESS] SOURCES a.cc ... [DEPS layer-or-target ...])
 #     One static library per layer: target auxtrail_NAME. INPROCESS marks the code that also runs inside
-#     the traced program: no exceptions, no RTTI, no stack protector, no libc beyond what it calls by name.
+#     the traced program: no exceptions, no RTTI, no stack protector, no vector registers (translated code calls
+#     it without saving them), no libc beyond what it calls by name.
 #   auxtrail_layer(NAME HEADER_ONLY ...) for a layer with headers alone.
 #   auxtrail_test(NAME SOURCES ... [DEPS ...] [LABELS ...])       a GoogleTest program
 #   auxtrail_benchmark(NAME SOURCES ... [DEPS ...])               a Google Benchmark program
@@ -49,7 +50,7 @@ function(auxtrail_layer name)
   auxtrail_deps(auxtrail_${name} PUBLIC ${ARG_DEPS})
   if(ARG_INPROCESS)
     target_compile_options(auxtrail_${name} PRIVATE
-      -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics)
+      -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics -mgeneral-regs-only)
   endif()
 endfunction()
 

@@ -1,7 +1,7 @@
 // Little-endian reading and writing with every bound checked.
 //
-// ByteReader never reads past its span: a short read sets failed() and yields zeros, so a parser may read a
-// whole structure and check once. ByteWriter appends to a vector.
+// ByteReader never reads past its span: a short read sets failed() and yields zeros, so a parser
+// may read a whole structure and check once. ByteWriter appends to a vector.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,7 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  T read() {
+  requires std::is_trivially_copyable_v<T> T read() {
     T value{};
     if (remaining() < sizeof(T)) {
       fail();
@@ -70,7 +69,7 @@ class ByteReader {
 class ByteWriter {
  public:
   template <class T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   void write(const T& value) {
     const auto* first = reinterpret_cast<const std::byte*>(&value);
     bytes_.insert(bytes_.end(), first, first + sizeof(T));

@@ -1,8 +1,9 @@
 // Result<T>: a value or an Error that a user can act on.
 //
-// Every failure caused by the outside world (files, kernels, command lines, traced programs) travels as an
-// Error: what failed, where, why, and how to mend it. Assertions are for our own mistakes only. Data that is
-// merely odd or lossy is no error; it is counted (see losses in the layer at hand) and the work goes on.
+// Every failure caused by the outside world (files, kernels, command lines, traced programs)
+// travels as an Error: what failed, where, why, and how to mend it. Assertions are for our own
+// mistakes only. Data that is merely odd or lossy is no error; it is counted (see losses in the
+// layer at hand) and the work goes on.
 #pragma once
 
 #include <cerrno>
@@ -48,17 +49,17 @@ using Status = Result<void>;
 }  // namespace auxtrail
 
 // Early return: AUXTRAIL_TRY(status_expression); AUXTRAIL_ASSIGN(auto x, result_expression);
-#define AUXTRAIL_TRY(expr)                                                                        \
-  do {                                                                                            \
-    auto auxtrail_try_result = (expr);                                                            \
-    if (!auxtrail_try_result)                                                                     \
-      return ::tl::unexpected<::auxtrail::Error>(std::move(auxtrail_try_result).error());         \
+#define AUXTRAIL_TRY(expr)                                                                \
+  do {                                                                                    \
+    auto auxtrail_try_result = (expr);                                                    \
+    if (!auxtrail_try_result)                                                             \
+      return ::tl::unexpected<::auxtrail::Error>(std::move(auxtrail_try_result).error()); \
   } while (0)
 #define AUXTRAIL_CONCAT_(a, b) a##b
 #define AUXTRAIL_CONCAT(a, b) AUXTRAIL_CONCAT_(a, b)
-#define AUXTRAIL_ASSIGN_(tmp, lhs, expr)                                           \
-  auto tmp = (expr);                                                               \
-  if (!tmp) return ::tl::unexpected<::auxtrail::Error>(std::move(tmp).error());    \
+#define AUXTRAIL_ASSIGN_(tmp, lhs, expr)                                        \
+  auto tmp = (expr);                                                            \
+  if (!tmp) return ::tl::unexpected<::auxtrail::Error>(std::move(tmp).error()); \
   lhs = std::move(*tmp)
 #define AUXTRAIL_ASSIGN(lhs, expr) \
   AUXTRAIL_ASSIGN_(AUXTRAIL_CONCAT(auxtrail_assign_, __LINE__), lhs, expr)

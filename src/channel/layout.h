@@ -1,9 +1,10 @@
 // The channel between a traced process and the recorder: one shared memory object per process.
 //
 // The unit (inside the traced program) connects to the recorder's SOCK_SEQPACKET socket, receives a
-// SessionConfig, creates a memfd with the layout below, seals it against resizing and sends a Hello with
-// the memfd (and the trigger's perf event fd, if any) as SCM_RIGHTS. It then closes its own descriptors:
-// nothing of ours stays in the program's descriptor table. From there on both sides only touch memory.
+// SessionConfig, creates a memfd with the layout below, seals it against resizing and sends a Hello
+// with the memfd (and the trigger's perf event fd, if any) as SCM_RIGHTS. It then closes its own
+// descriptors: nothing of ours stays in the program's descriptor table. From there on both sides
+// only touch memory.
 //
 //   memfd:  ProcessHeader            kHeaderBytes
 //           slot 0                   slot_stride_bytes each
@@ -13,12 +14,14 @@
 //           data ring                data_pages * kPageBytes      (2^n pages)
 //           AUX area                 aux_pages * kPageBytes       (2^n pages)
 //
-// One thread of the program owns a slot; it claims a free one at its first overflow. The recorder drains the
-// data ring as it would the kernel's (data_head with acquire, data_tail with release) and frees the slot once
-// the thread is gone. The recorder trusts nothing it reads here: the traced program may scribble over all of
-// it. Sizes come from the recorder's own SessionConfig, never from the shared memory.
+// One thread of the program owns a slot; it claims a free one at its first overflow. The recorder
+// drains the data ring as it would the kernel's (data_head with acquire, data_tail with release)
+// and frees the slot once the thread is gone. The recorder trusts nothing it reads here: the traced
+// program may scribble over all of it. Sizes come from the recorder's own SessionConfig, never from
+// the shared memory.
 //
-// All fields are little endian and naturally aligned. Both sides are the same build (kVersion is checked).
+// All fields are little endian and naturally aligned. Both sides are the same build (kVersion is
+// checked).
 #pragma once
 
 #include <linux/perf_event.h>
@@ -45,7 +48,8 @@ enum class Reason : uint32_t {
   kSyscall,           // a system call comes next: it must not run from the code cache
   kColdCode,          // the window's translation budget is used up
   kTimeBudget,        // the window took its share of the period
-  kUntranslatable,    // an instruction that the translator leaves alone (int3, xbegin, popf, far branch ...)
+  kUntranslatable,    // an instruction that the translator leaves alone (int3, xbegin, popf, far
+                      // branch ...)
   kForeignCode,       // code outside watched file mappings: JIT, anonymous or writable memory
   kPatchedCode,       // code whose pages were made writable or changed: never translated again
   kRseq,              // a restartable sequence
@@ -67,10 +71,12 @@ enum class Trigger : uint32_t { kNone, kKernelEvent, kThreadTimer };
 struct SessionConfig {
   uint32_t magic = kMagic;
   uint32_t version = kVersion;
-  perf_event_attr trigger{};      // what to open for each process: sigtrap, inherit_thread, remove_on_exec set
-  perf_event_attr sampler{};      // the sampler as the engine sees it: sample_type, aux_sample_size, period or freq
-  perf_event_attr leader{};       // the intel_pt-like AUX leader
-  uint64_t sampler_id = 0;        // PERF_SAMPLE_IDENTIFIER of the samples
+  perf_event_attr
+      trigger{};  // what to open for each process: sigtrap, inherit_thread, remove_on_exec set
+  perf_event_attr
+      sampler{};  // the sampler as the engine sees it: sample_type, aux_sample_size, period or freq
+  perf_event_attr leader{};  // the intel_pt-like AUX leader
+  uint64_t sampler_id = 0;   // PERF_SAMPLE_IDENTIFIER of the samples
   uint64_t leader_id = 0;
   uint32_t data_pages = 0;        // per thread, 2^n
   uint32_t aux_pages = 0;         // per thread, 2^n
@@ -89,17 +95,17 @@ struct Hello {
   uint64_t memory_bytes = 0;
 };
 
-// Counters are written by the owning thread alone with plain relaxed stores; the recorder adds up all slots
-// before it frees one.
+// Counters are written by the owning thread alone with plain relaxed stores; the recorder adds up
+// all slots before it frees one.
 struct Counters {
-  std::atomic<uint64_t> overflows{0};           // trigger signals that arrived
-  std::atomic<uint64_t> deferred{0};            // of these, delivered late: the program had SIGTRAP blocked
-  std::atomic<uint64_t> samples{0};             // samples written to the data ring
-  std::atomic<uint64_t> lost_samples{0};        // samples that found no room
-  std::atomic<uint64_t> aux_bytes{0};           // AUX bytes in written samples
-  std::atomic<uint64_t> branches{0};            // branches logged in windows, conditional and indirect
+  std::atomic<uint64_t> overflows{0};  // trigger signals that arrived
+  std::atomic<uint64_t> deferred{0};   // of these, delivered late: the program had SIGTRAP blocked
+  std::atomic<uint64_t> samples{0};    // samples written to the data ring
+  std::atomic<uint64_t> lost_samples{0};  // samples that found no room
+  std::atomic<uint64_t> aux_bytes{0};     // AUX bytes in written samples
+  std::atomic<uint64_t> branches{0};      // branches logged in windows, conditional and indirect
   std::atomic<uint64_t> blocks_translated{0};
-  std::atomic<uint64_t> window_ns{0};           // time spent in windows and handlers
+  std::atomic<uint64_t> window_ns{0};              // time spent in windows and handlers
   std::atomic<uint64_t> ended_by[kReasonCount]{};  // windows by the reason of their end
 };
 
@@ -122,9 +128,10 @@ struct ProcessHeader {
   uint32_t aux_pages = 0;
   uint32_t reserved = 0;
   std::atomic<uint32_t> pid{0};
-  std::atomic<uint32_t> maps_changed{0};     // rises with each change of executable mappings the unit saw
+  std::atomic<uint32_t> maps_changed{
+      0};  // rises with each change of executable mappings the unit saw
   std::atomic<uint64_t> no_slot_overflows{0};  // overflows of threads that found no free slot
-  Counters process;                          // counts that belong to no slot (foreign threads)
+  Counters process;                            // counts that belong to no slot (foreign threads)
 };
 static_assert(sizeof(ProcessHeader) <= kHeaderBytes);
 

@@ -1,0 +1,138 @@
+// PacketWriter: encodes Intel PT packets into a buffer, as a processor does into its output region.
+//
+// Runs inside the traced program: no allocation, no libc, no exceptions; every method is
+// async-signal-safe. The caller keeps enough room (see kMax... below); the writer checks nothing on
+// its own because it sits on the path that drains every traced branch. IP compression follows the
+// last IP of this writer, which psb() resets, exactly as a decoder's does. Reference: Intel SDM
+// vol. 3, "Intel Processor Trace", packet definitions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace auxtrail::pt {
+
+class PacketWriter {
+ public:
+  static constexpr size_t kMaxHeaderBytes = 16 + 8 + 4 + 2 + 2 + 9;  // what begin() writes
+  static constexpr size_t kMaxEndBytes =
+      9 + 8 + 1;                             // pending TNT bits, FUP, TIP.PGD: what end() writes
+  static constexpr size_t kMaxTipBytes = 7;  // IPBytes 3 (48 bits, sign extended) or fewer
+  static constexpr uint32_t kTntBits = 48;   // pending conditional bits are flushed at this many
+
+  PacketWriter() = default;
+  explicit PacketWriter(uint8_t* buffer) : at_(buffer), start_(buffer) {}
+
+  [[nodiscard]] size_t size_bytes() const { return static_cast<size_t>(at_ - start_); }
+  [[nodiscard]] uint8_t* position() const { return at_; }
+
+  void psb() {
+    for (int i = 0; i < 8; ++i) put16(0x8202);
+    last_ip_ = 0;
+  }
+  void psbend() { put16(0x2302); }
+  void tsc(uint64_t value) { put64(0x19 | value << 8); }  // 7 payload bytes
+  void cbr(uint8_t ratio) { put32(0x0302u | static_cast<uint32_t>(ratio) << 16); }
+  void mode_exec_64() { put16(0x0199); }
+  void tip(uint64_t ip) { ip_packet(0x0d, ip); }
+  void tip_pge(uint64_t ip) { ip_packet(0x11, ip); }
+  void fup(uint64_t ip) { ip_packet(0x1d, ip); }
+  void tip_pgd_no_ip() { *at_++ = 0x01; }
+
+  // Appends `count` conditional outcomes (count <= 15), oldest in the highest of the low `count`
+  // bits, taken = 1. They leave as TNT packets of six bits, eight at a time.
+  void tnt(uint32_t bits, uint32_t count) {
+    pending_ = pending_ << count | bits;
+    pending_count_ += count;
+    if (pending_count_ >= kTntBits) flush_full();
+  }
+  void flush_tnt() {
+    while (pending_count_ >= 6) {
+      pending_count_ -= 6;
+      *at_++ = static_cast<uint8_t>(0x80 | (pending_ >> pending_count_ & 0x3f) << 1);
+    }
+    if (pending_count_ != 0) {
+      const uint64_t bits = pending_ & ((uint64_t{1} << pending_count_) - 1);
+      *at_++ = static_cast<uint8_t>((uint64_t{1} << pending_count_ | bits) << 1);
+      pending_count_ = 0;
+    }
+  }
+  [[nodiscard]] uint32_t pending_bits() const { return pending_count_; }
+
+  // The packets that make a window decodable on its own: a PSB+ that says "tracing is off", then
+  // TIP.PGE at the window's first instruction.
+  void begin(uint64_t start_ip, uint64_t tsc_value) {
+    psb();
+    tsc(tsc_value);
+    cbr(kNominalRatio);
+    psbend();
+    mode_exec_64();
+    tip_pge(start_ip);
+  }
+  // A whole sample that only states the position: a PSB+ with tracing on at `ip`, and off again
+  // there. An empty AUX sample would make Linux perf show the previous sample's branches.
+  void position_only(uint64_t ip, uint64_t tsc_value) {
+    psb();
+    tsc(tsc_value);
+    cbr(kNominalRatio);
+    mode_exec_64();
+    fup(ip);
+    psbend();
+    fup(ip);
+    tip_pgd_no_ip();
+  }
+  // Brings a decoder exactly to `final_ip`: an asynchronous event there, tracing off.
+  void end(uint64_t final_ip) {
+    flush_tnt();
+    fup(final_ip);
+    tip_pgd_no_ip();
+  }
+
+  static constexpr uint8_t kNominalRatio = 10;
+
+ private:
+  // 48 or more pending bits: the oldest 48 become eight TNT packets with one spread of bits.
+  void flush_full() {
+    const uint32_t rest = pending_count_ - kTntBits;
+    uint64_t groups = pending_ >> rest & 0xffffffffffff;
+    // Spread eight groups of six bits to one byte each: 48 -> 2 x 24 -> 4 x 12 -> 8 x 6.
+    groups = (groups & 0xffffff000000) << 8 | (groups & 0x000000ffffff);
+    groups = (groups & 0x00fff00000fff000) << 4 | (groups & 0x00000fff00000fff);
+    groups = (groups & 0x0fc00fc00fc00fc0) << 2 | (groups & 0x003f003f003f003f);
+    put64(__builtin_bswap64(groups << 1 | 0x8080808080808080));
+    pending_count_ = rest;
+  }
+
+  void ip_packet(uint8_t opcode, uint64_t ip) {
+    const uint64_t changed = ip ^ last_ip_;
+    last_ip_ = ip;
+    if (changed >> 16 == 0) {
+      *at_++ = static_cast<uint8_t>(1 << 5 | opcode);
+      put16(static_cast<uint16_t>(ip));
+    } else if (changed >> 32 == 0) {
+      *at_++ = static_cast<uint8_t>(2 << 5 | opcode);
+      put32(static_cast<uint32_t>(ip));
+    } else {
+      *at_++ = static_cast<uint8_t>(3 << 5 | opcode);
+      put32(static_cast<uint32_t>(ip));
+      put16(static_cast<uint16_t>(ip >> 32));
+    }
+  }
+
+  void put16(uint16_t value) { put(value); }
+  void put32(uint32_t value) { put(value); }
+  void put64(uint64_t value) { put(value); }
+  template <class T>
+  void put(T value) {
+    __builtin_memcpy(at_, &value, sizeof(T));
+    at_ += sizeof(T);
+  }
+
+  uint8_t* at_ = nullptr;
+  uint8_t* start_ = nullptr;
+  uint64_t last_ip_ = 0;
+  uint64_t pending_ = 0;
+  uint32_t pending_count_ = 0;
+};
+
+}  // namespace auxtrail::pt

@@ -1,0 +1,147 @@
+// CodeCache: translated superblocks, where they are, and how translated code finds the next one.
+//
+// One cache per process, shared by its threads. Execution in it is lock free; changing it needs the
+// translator lock. Published code is immutable but for two things, both single aligned stores: the
+// rel32 of an exit that gets chained to its target, and the first byte of a superblock that is
+// dropped (it becomes int3, so that whoever reaches it leaves the cache). Nothing is ever freed: a
+// thread may be anywhere in it.
+//
+// A superblock follows not-taken conditionals and direct jumps and calls. It keeps the program's
+// registers, flags and stack exactly as the program would have them at each instruction boundary;
+// InsnMark tells which cache bytes stand for which instruction, so that a fault can be told in the
+// program's own terms.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "channel/layout.h"
+#include "unit/code_map.h"
+#include "unit/emitter.h"
+
+namespace auxtrail::unit {
+
+// Cache bytes from code_offset up to the next mark stand for the instruction at segment_start +
+// pc_offset.
+struct InsnMark {
+  uint16_t code_offset;
+  uint8_t length;   // of the program's instruction
+  uint8_t path;     // conditionals of this superblock passed (not taken) before it
+  uint8_t spilled;  // 1: the program's rcx is in TlsBlock::rcx
+  uint32_t pc_offset;
+};
+
+struct Block {
+  uint64_t pc;
+  uint8_t* code;  // entry with all registers as the program's
+  uint64_t segment_start;
+  uint64_t source_hash;  // of the program's instruction bytes
+  uint32_t body_bytes;   // translated instructions; exit stubs follow
+  uint32_t code_bytes;
+  uint32_t first_mark;
+  uint16_t mark_count;
+  bool dead;
+  bool has_thunk;  // reachable through the indirect branch table
+};
+
+// Sits in the cache behind each direct exit.
+struct ExitRecord {
+  uint64_t target;      // program address
+  uint32_t field_back;  // the exit's rel32 lies this many bytes before the record
+  uint16_t
+      is_end;  // 1: the instruction at target can't be translated, the window ends for `reason`
+  uint16_t reason;
+};
+
+class CodeCache {
+ public:
+  // Maps the tables and generates the common stubs. False if memory of the right kind can't be had.
+  bool init();
+
+  // The lock for everything below but in_cache() and locate(). Fails after a bounded wait.
+  bool try_lock();
+  void lock();  // waits; only for the program's normal flow, never in a handler
+  void unlock();
+  void reset_lock_after_fork() { __atomic_store_n(&lock_, 0u, __ATOMIC_RELEASE); }
+
+  CodeMap& map() { return map_; }
+
+  // The live superblock at `pc`, translated if need be and if `may_translate`; null with the reason
+  // otherwise.
+  Block* get(uint64_t pc, bool may_translate, channel::Reason* why);
+  // Whether the program's bytes are still those the block was made from.
+  [[nodiscard]] bool is_fresh(const Block& block) const;
+  // Makes an exit go straight to `target` from now on.
+  static void chain(const ExitRecord& record, const Block& target);
+  // Makes `block` reachable by inline indirect lookup.
+  void publish_indirect(Block& block);
+
+  // Drops every translation of code in a segment that touches [start, end).
+  void drop(uint64_t start, uint64_t end);
+  void drop_segment(const Segment& segment);
+
+  // Around a dlclose: code loaded later than the unit is dropped and stays native until the last
+  // resume.
+  void suspend_loaded_code();
+  void resume_loaded_code();
+  // Looks for executable mappings that appeared since the last look; at most a small share of time
+  // goes into it. True if the map was read anew.
+  bool look_for_new_code();
+
+  // Any thread, any time: is `address` in translated code or a stub?
+  [[nodiscard]] bool in_cache(uint64_t address) const;
+  // The superblock and instruction whose translation holds `address`; false in stubs.
+  bool locate(uint64_t address, const Block** block, const InsnMark** mark) const;
+  [[nodiscard]] uint64_t exit_trap() const { return exit_trap_; }
+  [[nodiscard]] uint64_t blocks_translated() const { return block_count_; }
+  [[nodiscard]] uint64_t pc_of(const Block& block, const InsnMark& mark) const {
+    return block.segment_start + mark.pc_offset;
+  }
+
+ private:
+  friend class Translator;
+
+  struct Arena {
+    uint8_t* base;
+    uint8_t* end;
+    uint8_t* used;
+    uint8_t* exit_stub;      // common code behind direct exits
+    uint8_t* indirect_stub;  // common code behind indirect lookups that miss
+    uint32_t* blocks;        // ids in the order of their code
+    uint32_t block_count;
+  };
+  static constexpr size_t kMaxArenas = 16;
+  static constexpr size_t kArenaBytes = size_t{48} << 20;
+  static constexpr size_t kMaxBlocks = size_t{1} << 19;
+  static constexpr size_t kMaxMarks = size_t{1} << 23;
+  static constexpr size_t kHashSlots = size_t{1} << 20;
+  static constexpr size_t kTableEntries = 65536;
+
+  void reread_map();
+  Arena* arena_for(Segment& segment);
+  bool add_arena(uint64_t near_start, uint64_t near_end);
+  void emit_common_stub(Emitter& emit, bool indirect, uint64_t function);
+  Block* find(uint64_t pc);
+  void insert(Block& block);
+  size_t hash_slot(uint64_t pc) const;
+  Arena* arena_of(const uint8_t* code);
+
+  CodeMap map_;
+  Arena arenas_[kMaxArenas];
+  size_t arena_count_ = 0;
+  Block* blocks_ = nullptr;
+  uint32_t block_count_ = 0;
+  InsnMark* marks_ = nullptr;
+  uint32_t mark_count_ = 0;
+  uint32_t* hash_ = nullptr;   // block id + 1
+  uint64_t* table_ = nullptr;  // code address by the low 16 bits of an indirect target; below 2 GiB
+  uint64_t exit_trap_ = 0;
+  uint32_t lock_ = 0;
+  uint32_t suspended_ = 0;
+  uint64_t last_look_ticks_ = 0;
+  uint64_t look_cost_ticks_ = 0;
+};
+
+extern CodeCache code_cache;
+
+}  // namespace auxtrail::unit

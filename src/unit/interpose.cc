@@ -1,0 +1,324 @@
+// Functions of libc that the unit stands in front of, because they change what it relies on: signal
+// dispositions, executable mappings, and new threads. Each does exactly what libc's does and tells
+// the unit first (mappings) or keeps the unit's handlers in place (signals). Nothing else is
+// interposed, and these are the library's only exported symbols.
+#include "unit/interpose.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "unit/code_cache.h"
+#include "unit/signals.h"
+#include "unit/sys.h"
+#include "unit/trigger.h"
+
+#define AUXTRAIL_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace auxtrail::unit {
+namespace {
+
+// libc's own function of that name, looked up once. dlsym is not async-signal-safe and signal() is,
+// so resolve_interposed() looks all of them up before the program runs.
+template <class Function>
+class Real {
+ public:
+  constexpr explicit Real(const char* name) : name_(name) {}
+  Function* get() {
+    if (function_ == nullptr) function_ = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
+    return function_;
+  }
+  template <class... Arguments>
+  auto operator()(Arguments... arguments) {
+    return get()(arguments...);
+  }
+
+ private:
+  const char* name_;
+  Function* function_ = nullptr;
+};
+
+using SigactionFunction = int(int, const struct sigaction*, struct sigaction*);
+using SignalFunction = sighandler_t(int, sighandler_t);
+using PthreadCreateFunction = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+
+Real<SigactionFunction> real_sigaction("sigaction");
+Real<SignalFunction> real_signal("signal");
+Real<SignalFunction> real_sysv_signal("sysv_signal");
+Real<int(void*)> real_dlclose("dlclose");
+Real<PthreadCreateFunction> real_pthread_create("pthread_create");
+
+long with_errno(long result) {
+  if (!sys::is_error(result)) return result;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+
+constexpr uint64_t page_down(uint64_t address) { return address & ~uint64_t{4095}; }
+constexpr uint64_t page_up(uint64_t address) { return (address + 4095) & ~uint64_t{4095}; }
+
+// The program is about to replace, remove or write to [start, end).
+void before_change(uint64_t start, uint64_t end, bool becomes_writable) {
+  if (!handlers_installed() || !code_cache.map().overlaps(start, end)) return;
+  code_cache.lock();
+  if (becomes_writable) code_cache.map().mark_patched(start, end);
+  code_cache.drop(start, end);
+  code_cache.unlock();
+}
+
+void before_mprotect(void* address, size_t bytes, int protection) {
+  const auto start = reinterpret_cast<uint64_t>(address);
+  before_change(page_down(start), page_up(start + bytes), (protection & PROT_WRITE) != 0);
+}
+void before_munmap(void* address, size_t bytes) {
+  const auto start = reinterpret_cast<uint64_t>(address);
+  before_change(page_down(start), page_up(start + bytes), false);
+}
+
+void* map_pages(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  if ((flags & MAP_FIXED) != 0) before_munmap(address, bytes);
+  return reinterpret_cast<void*>(with_errno(sys::call(
+      SYS_mmap, sys::arg(address), static_cast<long>(bytes), protection, flags, fd, offset)));
+}
+
+KernelAction to_kernel(const struct sigaction& action) {
+  KernelAction result;
+  result.handler = reinterpret_cast<void*>(action.sa_handler);
+  result.flags = static_cast<uint64_t>(static_cast<unsigned>(action.sa_flags));
+  result.mask = *reinterpret_cast<const uint64_t*>(&action.sa_mask);
+  return result;
+}
+void from_kernel(const KernelAction& action, struct sigaction* result) {
+  result->sa_handler = reinterpret_cast<sighandler_t>(action.handler);
+  result->sa_flags = static_cast<int>(action.flags & ~uint64_t{0x04000000});
+  (void)sigemptyset(&result->sa_mask);
+  *reinterpret_cast<uint64_t*>(&result->sa_mask) = action.mask;
+  result->sa_restorer = nullptr;
+}
+
+sighandler_t set_simple_handler(int signal, sighandler_t handler, uint64_t flags, uint64_t mask) {
+  KernelAction wish;
+  wish.handler = reinterpret_cast<void*>(handler);
+  wish.flags = flags;
+  wish.mask = mask;
+  KernelAction old;
+  exchange_action(signal, &wish, &old);
+  return reinterpret_cast<sighandler_t>(old.handler);
+}
+
+bool ours(int signal) { return handlers_installed() && is_watched_signal(signal); }
+
+int change_action(int signal, const struct sigaction* action, struct sigaction* old) {
+  if (!ours(signal)) return real_sigaction(signal, action, old);
+  KernelAction wish;
+  KernelAction before;
+  if (action != nullptr) wish = to_kernel(*action);
+  exchange_action(signal, action != nullptr ? &wish : nullptr, &before);
+  if (old != nullptr) from_kernel(before, old);
+  return 0;
+}
+
+uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
+
+sighandler_t bsd_handler(int signal, sighandler_t handler) {
+  if (!ours(signal) || handler == SIG_ERR) return real_signal(signal, handler);
+  return set_simple_handler(signal, handler, SA_RESTART, bit(signal));
+}
+sighandler_t system_v_handler(int signal, sighandler_t handler) {
+  if (!ours(signal) || handler == SIG_ERR) return real_sysv_signal(signal, handler);
+  return set_simple_handler(signal, handler, uint64_t{SA_RESETHAND} | SA_NODEFER, 0);
+}
+
+// The trigger must get through: SIGTRAP is never blocked in the kernel, whatever the program asks
+// for. (Blocked, it would surface in sigwait() or interrupt ppoll().)
+int change_mask(int how, const sigset_t* set, sigset_t* old) {
+  sigset_t mine;
+  if (set != nullptr && handlers_installed() && how != SIG_UNBLOCK) {
+    mine = *set;
+    (void)sigdelset(&mine, SIGTRAP);
+    set = &mine;
+  }
+  static constexpr uint64_t kLibcSignals = uint64_t{3}
+                                           << 31;  // SIGCANCEL and SIGSETXID are libc's own
+  uint64_t kernel_set = 0;
+  if (set != nullptr) kernel_set = *reinterpret_cast<const uint64_t*>(set) & ~kLibcSignals;
+  uint64_t kernel_old = 0;
+  const long result = sys::call(SYS_rt_sigprocmask, how, set != nullptr ? sys::arg(&kernel_set) : 0,
+                                sys::arg(&kernel_old), 8);
+  if (sys::is_error(result)) return static_cast<int>(-result);
+  if (old != nullptr) {
+    (void)sigemptyset(old);
+    *reinterpret_cast<uint64_t*>(old) = kernel_old;
+  }
+  return 0;
+}
+
+struct ThreadStart {
+  void* (*function)(void*);
+  void* argument;
+};
+void* start_thread(void* given) {
+  const ThreadStart start = *static_cast<ThreadStart*>(given);
+  free(given);
+  trigger_start_thread();
+  return start.function(start.argument);
+}
+
+// What the kernel puts on a thread's stack to deliver the trigger, which the program did not plan
+// for.
+constexpr size_t kSignalHeadroom = 16384;
+constexpr size_t kSmallStack = 262144;
+
+bool needs_headroom(const pthread_attr_t* attr, size_t* bytes) {
+  if (attr == nullptr) return false;
+  void* address = nullptr;
+  size_t size = 0;
+  size_t given_size = 0;
+  if (pthread_attr_getstacksize(attr, &size) != 0 || size >= kSmallStack) return false;
+  if (pthread_attr_getstack(attr, &address, &given_size) != 0) return false;
+  // Without a stack of the program's own the address is what "end - size" of a null end gives.
+  const bool own_stack = reinterpret_cast<uint64_t>(address) + given_size != 0;
+  *bytes = size + kSignalHeadroom;
+  return !own_stack;
+}
+
+}  // namespace
+
+void resolve_interposed() {
+  (void)real_sigaction.get();
+  (void)real_signal.get();
+  (void)real_sysv_signal.get();
+  (void)real_dlclose.get();
+  (void)real_pthread_create.get();
+}
+
+extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(long number, long a,
+                                                                              long b, long c,
+                                                                              long d) {
+  switch (number) {
+    case SYS_mmap:
+      if ((d & MAP_FIXED) != 0) before_munmap(reinterpret_cast<void*>(a), static_cast<size_t>(b));
+      break;
+    case SYS_munmap:
+      before_munmap(reinterpret_cast<void*>(a), static_cast<size_t>(b));
+      break;
+    case SYS_mremap:
+      before_munmap(reinterpret_cast<void*>(a), static_cast<size_t>(b));
+      break;
+    case SYS_mprotect:
+    case SYS_pkey_mprotect:
+      before_mprotect(reinterpret_cast<void*>(a), static_cast<size_t>(b), static_cast<int>(c));
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace auxtrail::unit
+
+using namespace auxtrail::unit;  // NOLINT: the exported functions below are libc's names
+
+AUXTRAIL_EXPORT int sigaction(int signal, const struct sigaction* action,
+                              struct sigaction* old) noexcept {
+  return change_action(signal, action, old);
+}
+AUXTRAIL_EXPORT int __sigaction(int signal, const struct sigaction* action,
+                                struct sigaction* old) noexcept {
+  return change_action(signal, action, old);
+}
+AUXTRAIL_EXPORT sighandler_t signal(int signal, sighandler_t handler) noexcept {
+  return bsd_handler(signal, handler);
+}
+AUXTRAIL_EXPORT sighandler_t bsd_signal(int signal, sighandler_t handler) noexcept {
+  return bsd_handler(signal, handler);
+}
+AUXTRAIL_EXPORT sighandler_t ssignal(int signal, sighandler_t handler) noexcept {
+  return bsd_handler(signal, handler);
+}
+AUXTRAIL_EXPORT sighandler_t sysv_signal(int signal, sighandler_t handler) noexcept {
+  return system_v_handler(signal, handler);
+}
+AUXTRAIL_EXPORT sighandler_t __sysv_signal(int signal, sighandler_t handler) noexcept {
+  return system_v_handler(signal, handler);
+}
+AUXTRAIL_EXPORT int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  return static_cast<int>(with_errno(-change_mask(how, set, old)));
+}
+AUXTRAIL_EXPORT int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  return change_mask(how, set, old);
+}
+
+AUXTRAIL_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
+                           off_t offset) noexcept {
+  return map_pages(address, bytes, protection, flags, fd, offset);
+}
+AUXTRAIL_EXPORT void* mmap64(void* address, size_t bytes, int protection, int flags, int fd,
+                             off64_t offset) noexcept {
+  return map_pages(address, bytes, protection, flags, fd, offset);
+}
+AUXTRAIL_EXPORT int munmap(void* address, size_t bytes) noexcept {
+  before_munmap(address, bytes);
+  return static_cast<int>(
+      with_errno(sys::call(SYS_munmap, sys::arg(address), static_cast<long>(bytes))));
+}
+AUXTRAIL_EXPORT int mprotect(void* address, size_t bytes, int protection) noexcept {
+  before_mprotect(address, bytes, protection);
+  return static_cast<int>(
+      with_errno(sys::call(SYS_mprotect, sys::arg(address), static_cast<long>(bytes), protection)));
+}
+AUXTRAIL_EXPORT int pkey_mprotect(void* address, size_t bytes, int protection, int key) noexcept {
+  before_mprotect(address, bytes, protection);
+  return static_cast<int>(
+      with_errno(sys::call(key == -1 ? SYS_mprotect : SYS_pkey_mprotect, sys::arg(address),
+                           static_cast<long>(bytes), protection, key)));
+}
+AUXTRAIL_EXPORT void* mremap(void* address, size_t old_bytes, size_t new_bytes, int flags,
+                             ...) noexcept {
+  void* target = nullptr;
+  if ((flags & MREMAP_FIXED) != 0) {
+    va_list arguments;
+    va_start(arguments, flags);
+    target = va_arg(arguments, void*);
+    va_end(arguments);
+    before_munmap(target, new_bytes);
+  }
+  before_munmap(address, old_bytes);
+  return reinterpret_cast<void*>(
+      with_errno(sys::call(SYS_mremap, sys::arg(address), static_cast<long>(old_bytes),
+                           static_cast<long>(new_bytes), flags, sys::arg(target))));
+}
+
+// Which mappings a dlclose will remove nobody knows beforehand (dependencies go too), so all code
+// that was loaded later than the unit is forgotten first; what stays is translated anew.
+AUXTRAIL_EXPORT int dlclose(void* handle) noexcept {
+  if (!handlers_installed()) return real_dlclose(handle);
+  code_cache.lock();
+  code_cache.suspend_loaded_code();
+  code_cache.unlock();
+  const int result = real_dlclose(handle);
+  code_cache.lock();
+  code_cache.resume_loaded_code();
+  code_cache.unlock();
+  return result;
+}
+
+AUXTRAIL_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attr,
+                                   void* (*function)(void*), void* argument) noexcept {
+  pthread_attr_t roomier;
+  size_t stack_bytes = 0;
+  if (handlers_installed() && needs_headroom(attr, &stack_bytes)) {
+    roomier = *attr;
+    if (pthread_attr_setstacksize(&roomier, stack_bytes) == 0) attr = &roomier;
+  }
+  if (!trigger_is_timer()) return real_pthread_create(thread, attr, function, argument);
+  auto* start = static_cast<ThreadStart*>(malloc(sizeof(ThreadStart)));
+  if (start == nullptr) return real_pthread_create(thread, attr, function, argument);
+  *start = {function, argument};
+  const int result = real_pthread_create(thread, attr, &start_thread, start);
+  if (result != 0) free(start);
+  return result;
+}

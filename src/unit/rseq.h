@@ -1,0 +1,40 @@
+// Restartable sequences: code that must not run from the code cache.
+//
+// The kernel aborts a sequence by comparing the interrupted IP with the range that the thread's
+// rseq area points to. Run from the cache, the IP is elsewhere and the sequence would silently lose
+// its atomicity. A window therefore ends before the instruction that announces a sequence: the
+// store to rseq_cs, which lies 8 bytes into the thread's rseq area, either as %fs:offset+8 or, as
+// librseq writes it, as %fs:8(reg). Reference: rseq(2), glibc's __rseq_offset.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "isa/insn.h"
+
+extern "C" {
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+}
+
+namespace auxtrail::unit {
+
+inline bool rseq_touches(const isa::Insn& insn, const uint8_t* code) {
+  if (insn.segment != 0x64 || insn.disp_size == 0) return false;
+  const bool is_store = insn.map == 0 && (insn.opcode == 0x89 || insn.opcode == 0xc7);
+  if (!is_store) return false;
+  int32_t displacement;
+  if (insn.disp_size == 1) {
+    displacement = static_cast<int8_t>(code[insn.disp_offset]);
+  } else {
+    __builtin_memcpy(&displacement, code + insn.disp_offset, 4);
+  }
+  const uint8_t modrm = code[insn.modrm_offset];
+  const bool absolute =
+      modrm >> 6 == 0 && (modrm & 7) == 4 && (code[insn.modrm_offset + 1] & 7) == 5;
+  if (!absolute) return displacement == 8;
+  const ptrdiff_t area = &__rseq_offset != nullptr ? __rseq_offset : 0;
+  return area != 0 && displacement == area + 8;
+}
+
+}  // namespace auxtrail::unit

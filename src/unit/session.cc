@@ -1,0 +1,233 @@
+// See session.h. Raw system calls only: nothing here may disturb the program's errno or
+// descriptors.
+#include "unit/session.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include "unit/signals.h"
+#include "unit/sys.h"
+#include "unit/thread_state.h"
+#include "unit/trigger.h"
+#include "unit/window.h"
+
+namespace auxtrail::unit {
+
+Session session;
+
+namespace {
+
+using channel::Hello;
+using channel::SessionConfig;
+
+constexpr int kHandshakeSeconds = 5;
+
+int connect_to_recorder(const char* path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  size_t length = 0;
+  while (path[length] != 0) ++length;
+  if (length == 0 || length >= sizeof address.sun_path) return -1;
+  for (size_t i = 0; i < length; ++i) address.sun_path[i] = path[i];
+  const long fd = sys::call(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (sys::is_error(fd)) return -1;
+  const timeval limit{kHandshakeSeconds, 0};
+  (void)sys::call(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, sys::arg(&limit), sizeof limit);
+  (void)sys::call(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, sys::arg(&limit), sizeof limit);
+  const long result = sys::call(SYS_connect, fd, sys::arg(&address), sizeof address);
+  if (sys::is_error(result)) {
+    sys::close(static_cast<int>(fd));
+    return -1;
+  }
+  return static_cast<int>(fd);
+}
+
+bool is_power_of_two(uint32_t value) { return value != 0 && (value & (value - 1)) == 0; }
+
+bool receive_config(int fd, SessionConfig* config) {
+  const long got = sys::call(SYS_recvfrom, fd, sys::arg(config), sizeof *config);
+  return got == sizeof *config && config->magic == channel::kMagic &&
+         config->version == channel::kVersion && is_power_of_two(config->data_pages) &&
+         is_power_of_two(config->aux_pages) && config->sampler.aux_sample_size != 0;
+}
+
+// A sealed memfd: the recorder relies on its size staying what it is.
+int create_memory(size_t bytes, std::byte** memory) {
+  const long fd =
+      sys::call(SYS_memfd_create, sys::arg("auxtrail"), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (sys::is_error(fd)) return -1;
+  const int memfd = static_cast<int>(fd);
+  void* mapped = nullptr;
+  if (!sys::is_error(sys::call(SYS_ftruncate, fd, static_cast<long>(bytes))) &&
+      !sys::is_error(sys::call(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))) {
+    mapped = sys::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd);
+  }
+  if (mapped == nullptr) {
+    sys::close(memfd);
+    return -1;
+  }
+  *memory = static_cast<std::byte*>(mapped);
+  return memfd;
+}
+
+void initialise_memory(std::byte* memory, const SessionConfig& config) {
+  auto* header = new (memory) channel::ProcessHeader();
+  header->data_pages = config.data_pages;
+  header->aux_pages = config.aux_pages;
+  header->pid.store(window_config.pid);
+}
+
+bool send_hello(int fd, const Hello& hello, const int* descriptors, size_t count) {
+  iovec part{const_cast<Hello*>(&hello), sizeof hello};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+  cmsghdr* rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+  auto* slots = reinterpret_cast<int*>(CMSG_DATA(rights));
+  for (size_t i = 0; i < count; ++i) slots[i] = descriptors[i];
+  return sys::call(SYS_sendmsg, fd, sys::arg(&message), MSG_NOSIGNAL) == sizeof hello;
+}
+
+uint64_t period_of(const SessionConfig& config) {
+  const perf_event_attr& sampler = config.sampler;
+  if (sampler.freq == 0) return sampler.sample_period != 0 ? sampler.sample_period : 1;
+  return sampler.sample_freq != 0 ? 1000000000 / sampler.sample_freq : 1000000;
+}
+
+void configure_windows(const SessionConfig& config) {
+  window_config.pid = static_cast<uint32_t>(sys::getpid());
+  window_config.period = period_of(config);
+  // Only clocks have a period in time; for anything else a millisecond is the rate windows are
+  // sized for.
+  const bool is_clock = config.trigger.type == PERF_TYPE_SOFTWARE &&
+                        (config.trigger.config == PERF_COUNT_SW_CPU_CLOCK ||
+                         config.trigger.config == PERF_COUNT_SW_TASK_CLOCK);
+  window_config.period_ns =
+      is_clock || config.sampler.freq != 0 ? window_config.period : uint64_t{1000000};
+  if (window_config.period_ns > 100000000) window_config.period_ns = 100000000;
+  uint64_t bytes = config.sampler.aux_sample_size & ~uint64_t{7};
+  if (bytes > kMaxAuxSampleBytes - 256) bytes = kMaxAuxSampleBytes - 256;
+  const uint64_t area = uint64_t{config.aux_pages} * channel::kPageBytes;
+  window_config.sample_bytes = bytes < area ? bytes : area;
+}
+
+bool start_on(int fd) {
+  if (!receive_config(fd, &session.config)) return false;
+  configure_windows(session.config);
+  const size_t bytes = channel::memory_bytes(session.config.data_pages, session.config.aux_pages);
+  std::byte* memory = nullptr;
+  const int memfd = create_memory(bytes, &memory);
+  if (memfd < 0) return false;
+  initialise_memory(memory, session.config);
+  session.memory = memory;
+  session.memory_bytes = bytes;
+
+  Hello hello;
+  hello.pid = window_config.pid;
+  hello.memory_bytes = bytes;
+  const OpenTrigger trigger = trigger_open(session.config.trigger);
+  hello.trigger = trigger.kind;
+  hello.trigger_errno = trigger.kernel_errno;
+  hello.timer_hz = trigger.timer_hz;
+  const int descriptors[2] = {memfd, trigger.fd};
+  const bool sent = send_hello(fd, hello, descriptors, trigger.fd >= 0 ? 2 : 1);
+  sys::close(memfd);
+  if (trigger.fd >= 0) sys::close(trigger.fd);  // the recorder holds it now, or nobody does
+  if (!sent) {
+    trigger_close();
+    session_forget();
+  }
+  return sent;
+}
+
+// Thread, stack, window buffer and log in one lazily committed mapping.
+Thread* map_thread() {
+  constexpr size_t kBufferBytes = kMaxAuxSampleBytes + 4096;
+  constexpr size_t kGuard = 4096;
+  constexpr size_t kThreadBytes = (sizeof(Thread) + 4095) & ~size_t{4095};
+  constexpr size_t kTotal =
+      kGuard + kUnitStackBytes + kThreadBytes + kBufferBytes + 2 * kLogAlignment;
+  auto* at = static_cast<char*>(sys::mmap(nullptr, kTotal, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE));
+  if (at == nullptr) return nullptr;
+  (void)sys::call(SYS_mprotect, sys::arg(at), kGuard, PROT_NONE);
+  char* stack_top = at + kGuard + kUnitStackBytes;
+  auto* thread = new (stack_top) Thread();
+  thread->stack_top = reinterpret_cast<uint64_t>(stack_top);
+  thread->window_buffer = reinterpret_cast<uint8_t*>(stack_top + kThreadBytes);
+  const auto log_area = reinterpret_cast<uint64_t>(stack_top + kThreadBytes + kBufferBytes);
+  thread->log_end = (log_area + 2 * kLogAlignment) & ~(kLogAlignment - 1);
+  return thread;
+}
+
+bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot) {
+  const SessionConfig& config = session.config;
+  thread.slot = slot;
+  thread.pt.windowed = true;
+  const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
+  const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;
+  if (slot.control->data_size != data_bytes) {  // first owner of this slot
+    event::DataRing::init_control_page(*slot.control, channel::kPageBytes, data_bytes);
+  }
+  return thread.engine.init({.leader = &config.leader,
+                             .sampler = &config.sampler,
+                             .leader_id = config.leader_id,
+                             .sampler_id = config.sampler_id,
+                             .leader_pmu = &pmu::kIntelPt,
+                             .leader_context = &thread.pt,
+                             .tid = tid,
+                             .control = slot.control,
+                             .data = slot.data,
+                             .data_bytes = data_bytes,
+                             .aux = slot.aux,
+                             .aux_bytes = aux_bytes}) == 0;
+}
+
+}  // namespace
+
+bool session_start(const char* socket_path) {
+  const int fd = connect_to_recorder(socket_path);
+  if (fd < 0) return false;
+  const bool started = start_on(fd);
+  sys::close(fd);
+  return started;
+}
+
+void session_forget() {
+  if (session.memory != nullptr) sys::munmap(session.memory, session.memory_bytes);
+  session.memory = nullptr;
+  for (Thread*& thread : session.threads) {
+    if (thread != nullptr) thread->engine.shutdown();
+  }
+}
+
+Thread* claim_thread(uint32_t tid) {
+  for (uint32_t i = 0; i < channel::kSlotCount; ++i) {
+    const channel::SlotView slot =
+        channel::slot_view(session.memory, i, session.config.data_pages, session.config.aux_pages);
+    auto expected = channel::SlotState::kFree;
+    if (!slot.header->state.compare_exchange_strong(expected, channel::SlotState::kClaimed)) {
+      continue;
+    }
+    slot.header->tid.store(tid);
+    slot.header->pid.store(window_config.pid);
+    if (session.threads[i] == nullptr) session.threads[i] = map_thread();
+    Thread* thread = session.threads[i];
+    if (thread != nullptr && prepare_thread(*thread, tid, slot)) return thread;
+    slot.header->state.store(channel::SlotState::kFree);
+    return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace auxtrail::unit

@@ -1,0 +1,38 @@
+// Session: this process's connection with the recorder, and the memory both share
+// (channel/layout.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "channel/layout.h"
+
+namespace auxtrail::unit {
+
+struct Thread;
+
+struct Session {
+  channel::SessionConfig config{};
+  std::byte* memory = nullptr;  // the shared memory, null while not sampled
+  size_t memory_bytes = 0;
+  Thread* threads[channel::kSlotCount] = {};  // private state, kept when a slot changes hands
+
+  [[nodiscard]] channel::ProcessHeader* header() const {
+    return reinterpret_cast<channel::ProcessHeader*>(memory);
+  }
+};
+extern Session session;
+
+// Connects to the recorder named in `socket_path`, creates the shared memory and opens the trigger
+// for the calling thread and all threads it will create. Called with our handlers installed, from a
+// constructor or an atfork handler (single threaded). On any failure the process goes on without
+// being sampled. Leaves no descriptor open.
+bool session_start(const char* socket_path);
+// In a forked child: forgets the parent's memory (it stays the parent's).
+void session_forget();
+
+// Claims a free slot for the calling thread and prepares its state. Null if there is none or no
+// memory for it. Async-signal-safe.
+Thread* claim_thread(uint32_t tid);
+
+}  // namespace auxtrail::unit

@@ -1,0 +1,251 @@
+// See signals.h. Everything here may run in a signal handler.
+#include "unit/signals.h"
+
+#include <ucontext.h>
+
+#include "unit/code_cache.h"
+#include "unit/overflow.h"
+#include "unit/stack_switch.h"
+#include "unit/sys.h"
+#include "unit/thread_state.h"
+#include "unit/window.h"
+
+extern "C" void auxtrail_restore_rt();
+
+namespace auxtrail::unit {
+namespace {
+
+constexpr int kWatched[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+constexpr size_t kWatchedCount = sizeof kWatched / sizeof kWatched[0];
+constexpr uint64_t kRestorer = 0x04000000;  // SA_RESTORER
+constexpr int kTrapPerf = 6;                // TRAP_PERF
+constexpr uint64_t kAllSignals = ~uint64_t{0};
+
+constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
+
+KernelAction program_action[kWatchedCount];
+uint32_t action_lock;
+bool installed;
+
+size_t index_of(int signal) {
+  for (size_t i = 0; i < kWatchedCount; ++i) {
+    if (kWatched[i] == signal) return i;
+  }
+  return kWatchedCount;
+}
+
+bool is_default(const KernelAction& action) {
+  return action.handler == reinterpret_cast<void*>(SIG_DFL);
+}
+bool is_ignored(const KernelAction& action) {
+  return action.handler == reinterpret_cast<void*>(SIG_IGN);
+}
+
+long kernel_sigaction(int signal, const KernelAction* action, KernelAction* old) {
+  return sys::call(SYS_rt_sigaction, signal, sys::arg(action), sys::arg(old), 8);
+}
+uint64_t set_mask(uint64_t mask) {
+  uint64_t old = 0;
+  (void)sys::call(SYS_rt_sigprocmask, SIG_SETMASK, sys::arg(&mask), sys::arg(&old), 8);
+  return old;
+}
+
+// What the kernel is told for a given wish of the program's.
+KernelAction effective(int signal, const KernelAction& wish) {
+  if (is_ignored(wish) && signal != SIGTRAP) return wish;
+  KernelAction action;
+  action.handler = reinterpret_cast<void*>(&auxtrail_signal_entry);
+  action.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
+  action.flags = SA_SIGINFO | kRestorer;
+  if (is_default(wish) || is_ignored(wish)) {
+    action.flags |= SA_ONSTACK | SA_RESTART;
+  } else {
+    action.flags |= wish.flags & (SA_ONSTACK | SA_RESTART);
+  }
+  if (signal == SIGTRAP) action.flags |= SA_RESTART;
+  // All but the watched signals wait while we work; the program's own mask is set before its
+  // handler runs.
+  action.mask = kAllSignals;
+  for (const int watched : kWatched) action.mask &= ~bit(watched);
+  action.mask |= bit(signal);
+  return action;
+}
+
+// The action lock is only held with all signals blocked: a handler that calls sigaction() can't
+// meet it.
+class ActionLock {
+ public:
+  ActionLock() : old_mask_(set_mask(kAllSignals)) {
+    while (__atomic_exchange_n(&action_lock, 1u, __ATOMIC_ACQUIRE) != 0) sys::sched_yield();
+  }
+  ~ActionLock() {
+    __atomic_store_n(&action_lock, 0u, __ATOMIC_RELEASE);
+    (void)set_mask(old_mask_);
+  }
+  ActionLock(const ActionLock&) = delete;
+  ActionLock& operator=(const ActionLock&) = delete;
+
+ private:
+  uint64_t old_mask_;
+};
+
+uint64_t instruction_pointer(const ucontext_t& context) {
+  return static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
+}
+
+bool is_trigger(int signal, const siginfo_t& info) {
+  if (signal != SIGTRAP) return false;
+  if (info.si_code == kTrapPerf) {
+    uint64_t data;
+    __builtin_memcpy(&data, reinterpret_cast<const char*>(&info) + 24, sizeof data);
+    return data == kTriggerCookie;
+  }
+  return info.si_code == SI_TIMER &&
+         info.si_value.sival_ptr == reinterpret_cast<void*>(kTriggerCookie);
+}
+bool was_deferred(const siginfo_t& info) {
+  if (info.si_code != kTrapPerf) return false;
+  uint32_t flags;
+  __builtin_memcpy(&flags, reinterpret_cast<const char*>(&info) + 36, sizeof flags);
+  return (flags & 1) != 0;  // TRAP_PERF_FLAG_ASYNC
+}
+
+struct EndRequest {
+  ucontext_t* context;
+  uint64_t pc;
+  uint32_t passed;
+  channel::Reason reason;
+};
+uint64_t end_on_own_stack(Thread* thread, EndRequest* request) {
+  window_end(*thread, *request->context, request->pc, request->passed, request->reason);
+  return 1;
+}
+void end_window(Thread& thread, EndRequest request) {
+  (void)auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&end_on_own_stack),
+                               thread.stack_top);
+  // Signals that somebody sent while the window was open come now, at the program's own position.
+  for (size_t i = 0; i < kWatchedCount; ++i) {
+    if ((thread.held_signals & bit(kWatched[i])) == 0) continue;
+    siginfo_t info;
+    __builtin_memcpy(&info, thread.held_info[i], sizeof info);
+    (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), kWatched[i],
+                    sys::arg(&info));
+  }
+  thread.held_signals = 0;
+}
+
+// A signal arrived while the thread was in translated code or in the unit. True if it is dealt
+// with.
+bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
+  Thread* thread = tls_block.thread;
+  if (thread == nullptr || tls_block.state == UnitState::kIdle) return false;
+  const uint64_t ip = instruction_pointer(context);
+  if (info.si_code <= 0) {  // sent by somebody, not raised by an instruction: keep it for later
+    thread->held_signals |= bit(signal);
+    __builtin_memcpy(thread->held_info[index_of(signal)], &info, sizeof info);
+    return true;
+  }
+  if (!code_cache.in_cache(ip)) {
+    if (signal != SIGSEGV && signal != SIGBUS) return false;
+    abort_translation(*thread, context);
+    return true;
+  }
+  if (signal == SIGTRAP && ip - 1 == code_cache.exit_trap()) {
+    end_window(*thread, {&context, tls_block.exit_pc, 0, thread->end_reason});
+    return true;
+  }
+  const Block* block = nullptr;
+  const InsnMark* mark = nullptr;
+  if (!code_cache.locate(signal == SIGTRAP ? ip - 1 : ip, &block, &mark)) return false;
+  if (signal == SIGTRAP) {  // the superblock was dropped: its first byte is int3 now
+    end_window(*thread, {&context, block->pc, 0, channel::Reason::kInvalidated});
+    return true;
+  }
+  if (mark->spilled != 0) {
+    context.uc_mcontext.gregs[REG_RCX] = static_cast<greg_t>(tls_block.rcx);
+  }
+  // The instruction runs again natively and raises the signal where the program can see it.
+  end_window(*thread,
+             {&context, code_cache.pc_of(*block, *mark), mark->path, channel::Reason::kFault});
+  return true;
+}
+
+// Lets the kernel carry out the default action at the program's own position.
+void default_action(int signal, siginfo_t& info, ucontext_t& context) {
+  KernelAction reset;
+  reset.flags = kRestorer;
+  reset.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
+  (void)kernel_sigaction(signal, &reset, nullptr);
+  if (info.si_code > 0 && signal != SIGTRAP) return;  // the instruction faults again
+  (void)set_mask(kAllSignals);
+  (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), signal, sys::arg(&info));
+  reinterpret_cast<uint64_t&>(context.uc_sigmask) &= ~bit(signal);
+}
+
+// The program's own signal: returns its handler, or null if there is nothing to call.
+void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
+  const KernelAction action = program_action[index_of(signal)];
+  if (is_default(action) || (is_ignored(action) && info.si_code > 0)) {
+    default_action(signal, info, context);
+    return nullptr;
+  }
+  if (is_ignored(action)) return nullptr;
+  if ((action.flags & SA_RESETHAND) != 0) {
+    const KernelAction reset;
+    exchange_action(signal, &reset, nullptr);
+  }
+  uint64_t mask = reinterpret_cast<uint64_t&>(context.uc_sigmask) | action.mask;
+  if ((action.flags & SA_NODEFER) == 0) mask |= bit(signal);
+  (void)set_mask(mask);
+  return action.handler;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("hidden"))) void* auxtrail_route_signal(int signal,
+                                                                             siginfo_t* info,
+                                                                             ucontext_t* context) {
+  if (is_trigger(signal, *info)) {
+    on_overflow(*context, was_deferred(*info));
+    return nullptr;
+  }
+  if (handle_in_unit(signal, *info, *context)) return nullptr;
+  return deliver_to_program(signal, *info, *context);
+}
+
+bool is_watched_signal(int signal) { return index_of(signal) != kWatchedCount; }
+
+bool handlers_installed() { return installed; }
+
+int install_handlers() {
+  const ActionLock lock;
+  for (size_t i = 0; i < kWatchedCount; ++i) {
+    const long result = kernel_sigaction(kWatched[i], nullptr, &program_action[i]);
+    if (sys::is_error(result)) return static_cast<int>(-result);
+  }
+  for (size_t i = 0; i < kWatchedCount; ++i) {
+    const KernelAction action = effective(kWatched[i], program_action[i]);
+    const long result = kernel_sigaction(kWatched[i], &action, nullptr);
+    if (sys::is_error(result)) return static_cast<int>(-result);
+  }
+  installed = true;
+  return 0;
+}
+
+void exchange_action(int signal, const KernelAction* action, KernelAction* old) {
+  const ActionLock lock;
+  KernelAction& mine = program_action[index_of(signal)];
+  if (old != nullptr) *old = mine;
+  if (action == nullptr) return;
+  mine = *action;
+  const KernelAction told = effective(signal, mine);
+  (void)kernel_sigaction(signal, &told, nullptr);
+}
+
+bool handlers_in_place() {
+  KernelAction now;
+  (void)kernel_sigaction(SIGSEGV, nullptr, &now);
+  return now.handler == reinterpret_cast<void*>(&auxtrail_signal_entry) || is_ignored(now);
+}
+
+}  // namespace auxtrail::unit

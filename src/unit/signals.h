@@ -1,0 +1,43 @@
+// Signals: the unit's handlers, and the program's idea of its own.
+//
+// Five signals can be raised by an instruction: SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGTRAP. The
+// unit's entry is installed for these as long as the process is sampled, and the program's
+// dispositions are kept beside it: what sigaction() and its kin report is always the program's own
+// view. Signals that are not ours go to the program's handler with stack, registers, siginfo and
+// mask as the kernel would have made them; default actions are left to the kernel (the disposition
+// is reset and the instruction runs again, or the signal is queued again).
+#pragma once
+
+#include <signal.h>
+
+#include <cstdint>
+
+namespace auxtrail::unit {
+
+// The kernel's struct sigaction.
+struct KernelAction {
+  void* handler = nullptr;  // SIG_DFL, SIG_IGN or a function
+  uint64_t flags = 0;
+  void* restorer = nullptr;
+  uint64_t mask = 0;
+};
+
+// Whether `signal` is one of the five.
+bool is_watched_signal(int signal);
+
+// Learns the dispositions the process started with and installs the unit's entry. Returns 0 or an
+// errno.
+int install_handlers();
+bool handlers_installed();
+
+// Exchanges the program's disposition of a watched signal. Thread safe and async-signal-safe. Null
+// pointers as in sigaction(2).
+void exchange_action(int signal, const KernelAction* action, KernelAction* old);
+
+// Whether the kernel still has our entry for SIGSEGV: a program may go around sigaction().
+bool handlers_in_place();
+
+// Marks the signals of our trigger: perf_event_attr.sig_data, or sigval of the timers.
+inline constexpr uint64_t kTriggerCookie = 0x6c6961727478;
+
+}  // namespace auxtrail::unit

@@ -1,0 +1,18 @@
+// Running a function on the unit's private stack, and leaving it early.
+//
+// The program's stack at an overflow may be a few hundred bytes from its end (small thread stacks,
+// coroutines, a small alternate signal stack): handlers do their work elsewhere.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+// Calls function(argument0, argument1) on the stack that ends at `stack_top` (16-byte aligned).
+uint64_t auxtrail_call_on_stack(void* argument0, void* argument1, void* function,
+                                uint64_t stack_top);
+// The instruction after that call; with rsp = stack_top - 16 it returns rax to the original caller.
+extern const char auxtrail_call_on_stack_return[];
+// Signal handler entry (SA_SIGINFO): routes in C, then either returns or jumps to the program's own
+// handler with the stack and registers exactly as the kernel made them.
+void auxtrail_signal_entry(int signal, void* info, void* context);
+}

@@ -1,0 +1,45 @@
+// Raw system calls. The unit makes its own: libc's wrappers set errno, may be interposed (by the
+// program or by ourselves) and may be cancellation points; none of that is allowed where the traced
+// program can see it. Every function returns what the kernel returned: a value, or -errno.
+// Async-signal-safe.
+#pragma once
+
+#include <sys/syscall.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace auxtrail::unit::sys {
+
+inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
+                 long f = 0) {
+  long result;
+  register long r10 asm("r10") = d;
+  register long r8 asm("r8") = e;
+  register long r9 asm("r9") = f;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return result;
+}
+
+inline bool is_error(long result) { return result < 0 && result > -4096; }
+template <class T>
+long arg(T* pointer) {
+  return reinterpret_cast<long>(pointer);
+}
+
+inline void* mmap(void* hint, size_t bytes, int prot, int flags, int fd = -1, long offset = 0) {
+  const long result = call(SYS_mmap, arg(hint), static_cast<long>(bytes), prot, flags, fd, offset);
+  return is_error(result) ? nullptr : reinterpret_cast<void*>(result);
+}
+inline void munmap(void* at, size_t bytes) {
+  (void)call(SYS_munmap, arg(at), static_cast<long>(bytes));
+}
+inline int gettid() { return static_cast<int>(call(SYS_gettid)); }
+inline int getpid() { return static_cast<int>(call(SYS_getpid)); }
+inline void close(int fd) { (void)call(SYS_close, fd); }
+inline void sched_yield() { (void)call(SYS_sched_yield); }
+
+}  // namespace auxtrail::unit::sys

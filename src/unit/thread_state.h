@@ -1,0 +1,91 @@
+// The per-thread state of the software trace unit.
+//
+// TlsBlock is what translated code reaches as %fs:offset (initial-exec TLS); it stays small because
+// every thread of the program pays for it in static TLS. Everything larger lives in Thread, in
+// memory of our own that is mapped when a thread sees its first overflow. Only the owning thread
+// touches either, in normal flow, in its signal handlers or in translated code: no locks, but
+// signals nest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "channel/layout.h"
+#include "event/thread_context.h"
+#include "pmu/intel_pt.h"
+#include "pt/packet_writer.h"
+
+namespace auxtrail::unit {
+
+struct Thread;
+
+enum class UnitState : uint32_t {
+  kIdle,         // the thread runs natively
+  kWindow,       // the thread runs translated code
+  kTranslating,  // our own code works on behalf of a window or is about to open one
+};
+
+struct TlsBlock {
+  uint64_t rcx;  // the program's rcx and rax while translated code borrows them
+  uint64_t rax;
+  uint64_t log;      // where the next log entry goes
+  uint64_t target;   // target of the indirect branch being taken
+  uint64_t resume;   // code address at which a stub leaves
+  uint64_t exit_pc;  // program address at which the window ends
+  Thread* thread;    // null until the first overflow
+  UnitState state;
+  uint32_t tid;  // 0 until the first overflow
+};
+
+extern __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));
+
+// One logged transfer. Low 48 bits: 0, or the target of an indirect branch. Highest byte: with a
+// target, the conditional outcomes before the branch behind a leading 1 bit. Without one, the
+// outcomes stand in the low bits.
+using LogEntry = uint64_t;
+inline constexpr uint32_t kMaxPathBits =
+    7;  // conditionals of one superblock: they must fit the highest byte
+inline constexpr uint64_t kTargetMask = 0x0000ffffffffffff;
+
+// The log's end lies on a 64 KiB boundary: "full" is "the low 16 bits of the position are zero",
+// which translated code can test without touching flags.
+inline constexpr size_t kLogEntries = 1024;
+inline constexpr size_t kLogAlignment = 65536;
+
+inline constexpr size_t kMaxAuxSampleBytes = 65536;
+inline constexpr size_t kUnitStackBytes = 32 * 1024;
+
+// Offsets in Thread that the generated stubs use.
+inline constexpr int32_t kThreadStackTop = 0;
+inline constexpr int32_t kThreadSavedRsp = 8;
+
+struct Thread {
+  uint64_t stack_top;  // of the private stack that stubs and handlers run on
+  uint64_t saved_rsp;  // the program's rsp while a stub runs there
+
+  uint64_t log_end;    // kLogAlignment-aligned
+  uint64_t log_start;  // of the current chunk
+
+  pt::PacketWriter writer;
+  uint8_t* window_buffer;     // kMaxAuxSampleBytes and some slack
+  size_t window_limit_bytes;  // what the packets of a window may fill, its end included
+  uint64_t window_branches;
+
+  uint64_t window_start_ticks;
+  uint64_t translation_ticks;  // left for translating cold code; may go below zero for a moment
+  uint64_t last_tsc;           // TSC packets of one thread grow strictly
+
+  uint64_t saved_mask;         // the program's signal mask during a window
+  channel::Reason end_reason;  // set by whoever decides to end the window
+  bool holds_lock;             // the translator lock: a fault while translating must release it
+  uint64_t pending_pc;         // what continue_at() is looking up
+  uint64_t held_signals;       // watched signals that somebody sent during a window, by bit
+  alignas(8) char held_info[5][128];
+  channel::SlotView slot;
+  pmu::PtContext pt;
+  event::ThreadContext engine;
+};
+static_assert(offsetof(Thread, stack_top) == kThreadStackTop);
+static_assert(offsetof(Thread, saved_rsp) == kThreadSavedRsp);
+
+}  // namespace auxtrail::unit

@@ -1,0 +1,293 @@
+// See translator.h. Signal safe; compiled without vector registers.
+#include "unit/translator.h"
+
+#include "unit/rseq.h"
+
+namespace auxtrail::unit {
+
+using channel::Reason;
+using isa::Insn;
+using isa::InsnClass;
+
+Translator::Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena,
+                       InsnMark* marks)
+    : cache_(cache),
+      segment_(segment),
+      arena_(arena),
+      marks_(marks),
+      tls_(tls_offsets()),
+      emit_(arena.used, arena.end) {}
+
+bool Translator::translate(uint64_t pc, Block* block) {
+  emit_.align(16);
+  start_ = emit_.here();
+  pc_ = pc;
+  for (;;) {
+    if (insns_ == kMaxInsns || path_ == kMaxPathBits) {
+      leave(pc_, 1u << path_, false, Reason::kFull);
+      break;
+    }
+    if (pc_ < segment_.start || pc_ >= segment_.end) {  // ran off the segment's end
+      if (insns_ == 0) return refuse(Reason::kForeignCode), false;
+      leave(pc_, 1u << path_, false, Reason::kFull);
+      break;
+    }
+    const uint64_t left = segment_.end - pc_;
+    const Insn insn = isa::decode(reinterpret_cast<const uint8_t*>(pc_),
+                                  left < 15 ? static_cast<size_t>(left) : 15);
+    if (step(insn) == Step::kEnded) break;
+  }
+  if (insns_ == 0 || emit_.overflowed()) return false;
+  const auto body_bytes = static_cast<uint32_t>(emit_.here() - start_);
+  finish();
+  if (emit_.overflowed()) {
+    refusal_ = Reason::kCacheFull;
+    return false;
+  }
+  *block = {.pc = pc,
+            .code = start_,
+            .segment_start = segment_.start,
+            .source_hash = hash_,
+            .body_bytes = body_bytes,
+            .code_bytes = static_cast<uint32_t>(emit_.here() - arena_.used),
+            .first_mark = 0,
+            .mark_count = static_cast<uint16_t>(insns_),
+            .dead = false,
+            .has_thunk = false};
+  return true;
+}
+
+Translator::Step Translator::step(const Insn& insn) {
+  switch (insn.cls) {
+    case InsnClass::kOther:
+      if (rseq_touches(insn, reinterpret_cast<const uint8_t*>(pc_))) {
+        return refuse(Reason::kRseq);
+      }
+      if (!copy(insn)) return refuse(Reason::kUntranslatable);
+      return Step::kContinue;
+    case InsnClass::kCondJump:
+      conditional(insn);
+      return Step::kContinue;
+    case InsnClass::kLoop:
+      loop(insn);
+      return Step::kContinue;
+    case InsnClass::kJump:
+      mark(insn, false);
+      return follow(insn.target(pc_));
+    case InsnClass::kCall:
+      return call(insn);
+    case InsnClass::kJumpIndirect:
+    case InsnClass::kCallIndirect:
+    case InsnClass::kReturn:
+      return indirect(insn);
+    case InsnClass::kSyscall:
+      return refuse(Reason::kSyscall);
+    case InsnClass::kFar:
+    case InsnClass::kTrap:
+    case InsnClass::kSpecial:
+    case InsnClass::kInvalid:
+      break;
+  }
+  return refuse(Reason::kUntranslatable);
+}
+
+// The window must end before the instruction at pc_. If it is the superblock's first there is no
+// superblock.
+Translator::Step Translator::refuse(Reason reason) {
+  refusal_ = reason;
+  if (insns_ != 0) leave(pc_, 1u << path_, true, reason);
+  return Step::kEnded;
+}
+
+void Translator::mark(const Insn& insn, bool spilled) {
+  hash_before_mark_ = hash_;
+  marks_[insns_++] = {.code_offset = static_cast<uint16_t>(emit_.here() - start_),
+                      .length = insn.length,
+                      .path = static_cast<uint8_t>(path_),
+                      .spilled = static_cast<uint8_t>(spilled),
+                      .pc_offset = static_cast<uint32_t>(pc_ - segment_.start)};
+  hash_ = hash_bytes(hash_, reinterpret_cast<const uint8_t*>(pc_), insn.length);
+}
+
+void Translator::unmark() {
+  --insns_;
+  hash_ = hash_before_mark_;
+}
+
+// RIP-relative operands keep their absolute address: the displacement is recomputed for the copy's
+// place.
+bool Translator::fix_displacement(const Insn& insn, uint8_t* copied, size_t disp_offset,
+                                  size_t length) {
+  int32_t old_displacement;
+  __builtin_memcpy(&old_displacement, reinterpret_cast<const uint8_t*>(pc_) + insn.disp_offset, 4);
+  const uint64_t absolute = pc_ + insn.length + static_cast<uint64_t>(int64_t{old_displacement});
+  const auto moved = static_cast<int64_t>(absolute - (reinterpret_cast<uint64_t>(copied) + length));
+  if (moved != static_cast<int32_t>(moved)) return false;
+  if (emit_.overflowed()) return false;
+  const auto narrow = static_cast<int32_t>(moved);
+  __builtin_memcpy(copied + disp_offset, &narrow, 4);
+  return true;
+}
+
+bool Translator::copy(const Insn& insn) {
+  if (insn.rip_relative && (insn.address_size_32 || insn.disp_size != 4)) return false;
+  uint8_t* copied = emit_.here();
+  const Emitter before = emit_;
+  mark(insn, false);
+  emit_.copy(reinterpret_cast<const uint8_t*>(pc_), insn.length);
+  if (insn.rip_relative && !fix_displacement(insn, copied, insn.disp_offset, insn.length)) {
+    emit_ = before;
+    unmark();
+    return false;
+  }
+  pc_ += insn.length;
+  return true;
+}
+
+void Translator::conditional(const Insn& insn) {
+  mark(insn, false);
+  emit_.code(0x0f, 0x80 | (insn.opcode & 0x0f));
+  side_exits_[side_exit_count_++] = {emit_.rel32_later(), insn.target(pc_),
+                                     static_cast<uint8_t>(path_)};
+  ++path_;
+  pc_ += insn.length;
+}
+
+// loop/jrcxz only reach eight bits: they jump over a short jump to a long one.
+void Translator::loop(const Insn& insn) {
+  mark(insn, false);
+  if (insn.address_size_32) emit_.byte(0x67);
+  emit_.code(insn.opcode, 0x02, 0xeb, 0x05, 0xe9);
+  side_exits_[side_exit_count_++] = {emit_.rel32_later(), insn.target(pc_),
+                                     static_cast<uint8_t>(path_)};
+  ++path_;
+  pc_ += insn.length;
+}
+
+// Goes on with the code at `target` in the same superblock where that is possible.
+Translator::Step Translator::follow(uint64_t target) {
+  const uint64_t first = segment_.start + marks_[0].pc_offset;
+  if (target < segment_.start || target >= segment_.end || target == first) {
+    leave(target, 1u << path_, false, Reason::kFull);
+    return Step::kEnded;
+  }
+  pc_ = target;
+  return Step::kContinue;
+}
+
+void Translator::push_return_address(uint64_t address) {
+  emit_.code(0xff, 0x35);  // push qword [rip+...]: no register, no flags, one store of eight bytes
+  constants_[constant_count_++] = {emit_.rel32_later(), address};
+}
+
+Translator::Step Translator::call(const Insn& insn) {
+  mark(insn, false);
+  push_return_address(pc_ + insn.length);
+  return follow(insn.target(pc_));
+}
+
+// mov rcx, <the branch's operand>: the same ModRM, SIB and displacement with opcode 8b and register
+// rcx.
+bool Translator::load_target(const Insn& insn) {
+  const auto* source = reinterpret_cast<const uint8_t*>(pc_);
+  if (insn.rip_relative && (insn.address_size_32 || insn.disp_size != 4)) return false;
+  uint8_t* copied = emit_.here();
+  if (insn.segment != 0) emit_.byte(insn.segment);
+  if (insn.address_size_32) emit_.byte(0x67);
+  emit_.byte(0x48 | (insn.rex & 0x03));
+  emit_.byte(0x8b);
+  const uint8_t modrm = source[insn.modrm_offset];
+  emit_.byte(static_cast<uint8_t>((modrm & 0xc7) | 0x08));
+  const size_t rest = insn.length - insn.modrm_offset - 1u;
+  emit_.copy(source + insn.modrm_offset + 1, rest);
+  const auto length = static_cast<size_t>(emit_.here() - copied);
+  if (!insn.rip_relative) return true;
+  return fix_displacement(insn, copied, length - 4, length);
+}
+
+Translator::Step Translator::indirect(const Insn& insn) {
+  const Emitter before = emit_;
+  mark(insn, true);
+  emit_.fs_store(tls_.rcx, Reg::kRcx);
+  if (insn.cls == InsnClass::kReturn) {
+    emit_.byte(0x59);  // pop rcx
+    if (insn.return_pop != 0) {
+      emit_.code(0x48, 0x8d, 0xa4, 0x24);  // lea rsp, [rsp+imm32]
+      emit_.u32(insn.return_pop);
+    }
+  } else if (!load_target(insn)) {
+    emit_ = before;
+    unmark();
+    return refuse(Reason::kUntranslatable);
+  }
+  if (insn.cls == InsnClass::kCallIndirect) push_return_address(pc_ + insn.length);
+  emit_.fs_store(tls_.rax, Reg::kRax);
+  emit_.fs_load(Reg::kRax, tls_.log);
+  emit_.code(0x48, 0x89, 0x08);               // mov [rax], rcx
+  emit_.code(0xc6, 0x40, 0x07, 1u << path_);  // mov byte [rax+7], outcomes
+  emit_.code(0x48, 0x8d, 0x40, 0x08);         // lea rax, [rax+8]
+  emit_.fs_store(tls_.log, Reg::kRax);
+  emit_.fs_store(tls_.target, Reg::kRcx);
+  emit_.code(0x0f, 0xb7, 0xc8);  // movzx ecx, ax
+  emit_.code(0xe3, 9 + 3 + 7);   // jrcxz full
+  emit_.fs_load(Reg::kRcx, tls_.target);
+  emit_.code(0x0f, 0xb7, 0xc1);  // movzx eax, cx
+  emit_.code(0xff, 0x24, 0xc5);  // jmp [table+rax*8]
+  emit_.u32(static_cast<uint32_t>(reinterpret_cast<uint64_t>(cache_.table_)));
+  emit_.jump(arena_.indirect_stub);  // full:
+  return Step::kEnded;
+}
+
+// The way to another superblock (or, with `is_end`, out of the window): log the outcomes, count, go
+// on.
+void Translator::leave(uint64_t target, uint32_t path_entry, bool is_end, Reason reason) {
+  emit_.fs_store(tls_.rcx, Reg::kRcx);
+  emit_.fs_load(Reg::kRcx, tls_.log);
+  emit_.code(0x48, 0xc7, 0x01);  // mov qword [rcx], outcomes
+  emit_.u32(path_entry);
+  emit_.code(0x48, 0x8d, 0x49, 0x08);  // lea rcx, [rcx+8]
+  emit_.fs_store(tls_.log, Reg::kRcx);
+  emit_.code(0x0f, 0xb7, 0xc9);  // movzx ecx, cx
+  emit_.byte(0xe3);              // jrcxz cold
+  uint8_t* short_field = emit_.here();
+  emit_.byte(0);
+  emit_.fs_load(Reg::kRcx, tls_.rcx);
+  emit_.align_field(1);
+  emit_.byte(0xe9);  // jmp cold, later chained to the target
+  uint8_t* field = emit_.rel32_later();
+  uint8_t* cold = emit_.here();
+  emit_.code(0x48, 0x8d, 0x0d);  // lea rcx, [rip+record]
+  uint8_t* record_field = emit_.rel32_later();
+  emit_.jump(arena_.exit_stub);
+  emit_.align(8);
+  uint8_t* record = emit_.here();
+  emit_.u64(target);
+  emit_.u32(static_cast<uint32_t>(record - field));
+  emit_.code(is_end ? 1 : 0, 0, static_cast<uint8_t>(reason), 0);
+  if (emit_.overflowed()) return;
+  *short_field = static_cast<uint8_t>(cold - (short_field + 1));
+  Emitter::set_rel32(field, cold);
+  Emitter::set_rel32(record_field, record);
+}
+
+// Stubs of the taken conditionals, then the return addresses that calls push.
+void Translator::finish() {
+  for (uint32_t i = 0; i < side_exit_count_; ++i) {
+    const SideExit& exit = side_exits_[i];
+    if (emit_.overflowed()) return;
+    uint8_t* stub = emit_.here();
+    const uint32_t outcomes = 1u << (exit.path + 1) | 1u;
+    leave(exit.target, outcomes, false, Reason::kFull);
+    const auto distance = static_cast<uint32_t>(stub - (exit.field + 4));
+    __builtin_memcpy(exit.field, &distance, 4);
+  }
+  emit_.align(8);
+  for (uint32_t i = 0; i < constant_count_; ++i) {
+    if (emit_.overflowed()) return;
+    const auto distance = static_cast<uint32_t>(emit_.here() - (constants_[i].field + 4));
+    __builtin_memcpy(constants_[i].field, &distance, 4);
+    emit_.u64(constants_[i].value);
+  }
+}
+
+}  // namespace auxtrail::unit

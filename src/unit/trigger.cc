@@ -1,0 +1,71 @@
+// See trigger.h.
+#include "unit/trigger.h"
+
+#include <signal.h>
+#include <time.h>
+
+#include "unit/signals.h"
+#include "unit/sys.h"
+
+namespace auxtrail::unit {
+namespace {
+
+// CPU-time timers expire at the scheduler's tick: more than this the usual kernels do not give.
+constexpr uint64_t kTimerMaxHz = 250;
+
+uint64_t timer_period_ns = 0;  // 0: the trigger is no timer
+
+uint64_t period_ns_of(const perf_event_attr& attr) {
+  const uint64_t period = attr.freq != 0
+                              ? (attr.sample_freq != 0 ? 1000000000 / attr.sample_freq : 1000000)
+                              : attr.sample_period;
+  const uint64_t shortest = 1000000000 / kTimerMaxHz;
+  return period < shortest ? shortest : period;
+}
+
+}  // namespace
+
+OpenTrigger trigger_open(const perf_event_attr& attr) {
+  OpenTrigger result;
+  perf_event_attr mine = attr;
+  mine.sig_data = kTriggerCookie;
+  const long fd = sys::call(SYS_perf_event_open, sys::arg(&mine), 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+  if (!sys::is_error(fd)) {
+    result.kind = channel::Trigger::kKernelEvent;
+    result.fd = static_cast<int>(fd);
+    return result;
+  }
+  result.kernel_errno = static_cast<int>(-fd);
+  timer_period_ns = period_ns_of(attr);
+  result.kind = channel::Trigger::kThreadTimer;
+  result.timer_hz = static_cast<uint32_t>(1000000000 / timer_period_ns);
+  trigger_start_thread();
+  return result;
+}
+
+void trigger_start_thread() {
+  if (timer_period_ns == 0) return;
+  sigevent notify{};
+  notify.sigev_notify = SIGEV_THREAD_ID;
+  notify.sigev_signo = SIGTRAP;
+  notify.sigev_value.sival_ptr = reinterpret_cast<void*>(kTriggerCookie);
+  notify._sigev_un._tid = sys::gettid();
+  int timer = 0;
+  if (sys::is_error(sys::call(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, sys::arg(&notify),
+                              sys::arg(&timer)))) {
+    return;
+  }
+  itimerspec spec{};
+  spec.it_interval.tv_sec = static_cast<time_t>(timer_period_ns / 1000000000);
+  spec.it_interval.tv_nsec = static_cast<long>(timer_period_ns % 1000000000);
+  spec.it_value = spec.it_interval;
+  (void)sys::call(SYS_timer_settime, timer, 0, sys::arg(&spec), 0);
+}
+
+void trigger_close() { timer_period_ns = 0; }
+
+bool trigger_is_timer() { return timer_period_ns != 0; }
+
+void trigger_forget() { timer_period_ns = 0; }
+
+}  // namespace auxtrail::unit

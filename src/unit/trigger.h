@@ -1,0 +1,30 @@
+// The trigger: what makes a thread overflow. A kernel perf event that sends SIGTRAP to the thread
+// itself, or, where perf_event_open is denied, a CPU-time timer per thread.
+#pragma once
+
+#include <linux/perf_event.h>
+
+#include <cstdint>
+
+#include "channel/layout.h"
+
+namespace auxtrail::unit {
+
+struct OpenTrigger {
+  channel::Trigger kind = channel::Trigger::kNone;
+  int fd = -1;           // of the kernel event; it lives as long as somebody holds it
+  int kernel_errno = 0;  // why there is no kernel event
+  uint32_t timer_hz = 0;
+};
+
+// Opens the trigger for the calling thread. A kernel event also covers threads created later; with
+// timers, trigger_start_thread() must run in each new thread.
+OpenTrigger trigger_open(const perf_event_attr& attr);
+void trigger_start_thread();
+void trigger_close();
+// Whether new threads need trigger_start_thread().
+bool trigger_is_timer();
+// A forked child has no timers of its own yet.
+void trigger_forget();
+
+}  // namespace auxtrail::unit

@@ -1,0 +1,61 @@
+// libauxtrail-unit.so's beginning: a constructor that turns the process into a sampled one.
+//
+// Preloaded by `auxtrail record`. Without the recorder's variable in the environment, or if
+// anything is missing, the library does nothing at all and the program runs as if it were not
+// there.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "unit/code_cache.h"
+#include "unit/interpose.h"
+#include "unit/session.h"
+#include "unit/signals.h"
+#include "unit/sys.h"
+#include "unit/thread_state.h"
+#include "unit/trigger.h"
+
+namespace auxtrail::unit {
+namespace {
+
+constexpr long kArchShadowStackStatus = 0x5005;  // ARCH_SHSTK_STATUS
+
+// Translated code pushes and pops return addresses in ways a hardware shadow stack forbids.
+bool shadow_stack_on() {
+  uint64_t features = 0;
+  const long result = sys::call(SYS_arch_prctl, kArchShadowStackStatus, sys::arg(&features));
+  return !sys::is_error(result) && (features & 1) != 0;
+}
+
+char socket_path[108];
+
+bool remember_socket_path() {
+  const char* path = getenv(channel::kSocketVariable);
+  if (path == nullptr) return false;
+  for (size_t i = 0; i < sizeof socket_path; ++i) {
+    socket_path[i] = path[i];
+    if (path[i] == 0) return i != 0;
+  }
+  return false;
+}
+
+void after_fork_in_child() {
+  if (!handlers_installed()) return;
+  const bool follow = session.config.inherit_children != 0 && session.config.magic != 0;
+  tls_block = {};
+  code_cache.reset_lock_after_fork();
+  trigger_forget();
+  session_forget();
+  if (follow) (void)session_start(socket_path);
+}
+
+__attribute__((constructor)) void start() {
+  if (!remember_socket_path() || shadow_stack_on()) return;
+  resolve_interposed();
+  if (!code_cache.init() || !code_cache.map().refresh(true, nullptr, nullptr)) return;
+  if (install_handlers() != 0) return;
+  (void)pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+  (void)session_start(socket_path);
+}
+
+}  // namespace
+}  // namespace auxtrail::unit

@@ -1,0 +1,284 @@
+// See window.h.
+#include "unit/window.h"
+
+#include <signal.h>
+
+#include "unit/clock.h"
+#include "unit/stack_switch.h"
+#include "unit/sys.h"
+
+namespace auxtrail::unit {
+
+using channel::Reason;
+
+WindowConfig window_config;
+
+namespace {
+
+// Bytes that one log entry can become: seven outcomes (two TNT packets) and a TIP.
+constexpr size_t kMaxEntryBytes = 2 + pt::PacketWriter::kMaxTipBytes;
+// Pending outcomes of earlier entries that a TIP flushes, and the window's end.
+constexpr size_t kReservedBytes = 8 + pt::PacketWriter::kMaxEndBytes;
+constexpr size_t kMinChunkEntries = 8;
+
+constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
+// Blocked during a window: all but those that an instruction of the window itself can raise.
+constexpr uint64_t kWindowMask =
+    ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS));
+
+// Time goes by TSC ticks; the rate is learnt from the first overflow on.
+struct TickRate {
+  uint64_t ticks0 = 0;
+  uint64_t ns0 = 0;
+  uint64_t per_us = 2000;  // until known
+
+  void observe(uint64_t ticks_now, uint64_t ns_now) {
+    if (ns0 == 0) {
+      ticks0 = ticks_now;
+      ns0 = ns_now;
+      return;
+    }
+    const uint64_t us = (ns_now - ns0) / 1000;
+    if (us > 500) per_us = (ticks_now - ticks0) / us;
+  }
+};
+TickRate rate;
+
+bool log_is_full(uint64_t position) { return (position & (kLogAlignment - 1)) == 0; }
+
+void drain(Thread& thread, uint64_t position) {
+  pt::PacketWriter writer = thread.writer;
+  uint64_t branches = 0;
+  const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
+  const auto* end = reinterpret_cast<const LogEntry*>(position);
+  for (; entry != end; ++entry) {
+    const LogEntry value = *entry;
+    const auto top = static_cast<uint32_t>(value >> 56);
+    const uint32_t path = top != 0 ? top : static_cast<uint32_t>(value);
+    const auto count = static_cast<uint32_t>(31 - __builtin_clz(path));
+    writer.tnt(path ^ 1u << count, count);
+    branches += count;
+    if (top != 0) {
+      writer.flush_tnt();
+      writer.tip(value & kTargetMask);
+      ++branches;
+    }
+  }
+  thread.writer = writer;
+  thread.window_branches += branches;
+  thread.log_start = position;
+}
+
+// Sets the log up for as many entries as surely fit the window's remaining bytes; false if too few
+// do.
+bool next_chunk(Thread& thread) {
+  const size_t used = thread.writer.size_bytes() + kReservedBytes;
+  if (used >= thread.window_limit_bytes) return false;
+  size_t entries = (thread.window_limit_bytes - used) / kMaxEntryBytes;
+  if (entries < kMinChunkEntries) return false;
+  if (entries > kLogEntries) entries = kLogEntries;
+  thread.log_start = thread.log_end - entries * sizeof(LogEntry);
+  tls_block.log = thread.log_start;
+  return true;
+}
+
+// A window may take a quarter of the time between overflows; the program must get on.
+bool out_of_time(const Thread& thread) {
+  const uint64_t limit_us = window_config.period_ns / 4000 + 20;
+  return ticks() - thread.window_start_ticks > limit_us * rate.per_us;
+}
+
+uint64_t leave_at(Thread& thread, uint64_t pc, Reason reason) {
+  tls_block.exit_pc = pc;
+  thread.end_reason = reason;
+  return code_cache.exit_trap();
+}
+
+Block* get_block(Thread& thread, uint64_t pc, Reason* why) {
+  const uint64_t start = ticks();
+  const bool may_translate = static_cast<int64_t>(thread.translation_ticks) > 0;
+  const uint64_t before = code_cache.blocks_translated();
+  Block* block = code_cache.get(pc, may_translate, why);
+  const uint64_t made = code_cache.blocks_translated() - before;
+  if (made != 0) {
+    thread.translation_ticks -= ticks() - start;
+    auto& total = thread.slot.header->counters.blocks_translated;
+    total.store(total.load(std::memory_order_relaxed) + made, std::memory_order_relaxed);
+  }
+  return block;
+}
+
+// Where to go on for the program address `pc`: a superblock's code, or the exit trap.
+uint64_t continue_at(Thread& thread, uint64_t pc, const ExitRecord* record) {
+  if (!code_cache.try_lock()) return leave_at(thread, pc, Reason::kCacheBusy);
+  thread.holds_lock = true;
+  thread.pending_pc = pc;
+  Reason why = Reason::kFull;
+  Block* block = get_block(thread, pc, &why);
+  if (block != nullptr) {
+    if (record != nullptr) {
+      CodeCache::chain(*record, *block);
+    } else {
+      code_cache.publish_indirect(*block);
+    }
+  }
+  thread.holds_lock = false;
+  code_cache.unlock();
+  if (block == nullptr) return leave_at(thread, pc, why);
+  return reinterpret_cast<uint64_t>(block->code);
+}
+
+// The log is full: turns it into packets. kCount to go on, else why the window ends.
+Reason refill(Thread& thread) {
+  drain(thread, tls_block.log);
+  if (!next_chunk(thread)) return Reason::kFull;
+  return out_of_time(thread) ? Reason::kTimeBudget : Reason::kCount;
+}
+
+uint32_t current_cpu() {
+  uint32_t cpu = 0;
+  (void)sys::call(SYS_getcpu, sys::arg(&cpu));
+  return cpu;
+}
+
+void add(std::atomic<uint64_t>& counter, uint64_t amount) {
+  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+}
+
+void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
+  channel::Counters& counters = thread.slot.header->counters;
+  thread.engine.aux().write(thread.window_buffer, thread.writer.size_bytes());
+  const event::OverflowResult result = thread.engine.overflow({.ip = pc,
+                                                               .pid = window_config.pid,
+                                                               .tid = tls_block.tid,
+                                                               .time_ns = now_ns(),
+                                                               .cpu = current_cpu(),
+                                                               .period = window_config.period,
+                                                               .addr = 0});
+  if (result.outcome == event::Outcome::kWritten) {
+    add(counters.samples, 1);
+    add(counters.aux_bytes, result.aux_bytes);
+  } else {
+    add(counters.lost_samples, 1);
+  }
+  add(counters.branches, thread.window_branches);
+  add(counters.ended_by[static_cast<size_t>(reason)], 1);
+  add(counters.window_ns, (ticks() - thread.window_start_ticks) * 1000 / rate.per_us);
+}
+
+uint64_t next_tsc(Thread& thread, uint64_t ns) {
+  thread.last_tsc = ns > thread.last_tsc ? ns : thread.last_tsc + 1;
+  return thread.last_tsc;
+}
+
+uint64_t& signal_mask(ucontext_t& context) {
+  return *reinterpret_cast<uint64_t*>(&context.uc_sigmask);
+}
+
+// Nothing could be traced: packets that state the position and no branch.
+void sample_without_history(Thread& thread, uint64_t pc, uint64_t tsc, Reason reason) {
+  thread.writer.position_only(pc, tsc);
+  deliver_sample(thread, pc, reason);
+}
+
+// The translation credit of a thread: a share of real time, saved up to a few periods for new code.
+void grant_translation_time(Thread& thread) {
+  const uint64_t period_us = window_config.period_ns / 1000;
+  const uint64_t grant = (period_us * 6 / 100 + 2) * rate.per_us;
+  const uint64_t cap = (period_us * 60 / 100 + 60) * rate.per_us;
+  const auto left = static_cast<int64_t>(thread.translation_ticks) + static_cast<int64_t>(grant);
+  thread.translation_ticks = left > static_cast<int64_t>(cap) ? cap : static_cast<uint64_t>(left);
+}
+
+}  // namespace
+
+void window_begin(Thread& thread, ucontext_t& context) {
+  const auto pc = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
+  const uint64_t ns = now_ns();
+  thread.window_start_ticks = ticks();
+  thread.window_branches = 0;
+  rate.observe(thread.window_start_ticks, ns);
+  grant_translation_time(thread);
+  thread.pt.begin_window();
+  thread.writer = pt::PacketWriter(thread.window_buffer);
+  const uint64_t tsc = next_tsc(thread, ns);
+
+  Reason why = Reason::kFull;
+  if (!code_cache.try_lock()) return sample_without_history(thread, pc, tsc, Reason::kCacheBusy);
+  thread.holds_lock = true;
+  Block* block = get_block(thread, pc, &why);
+  if (block != nullptr && !code_cache.is_fresh(*block)) {
+    // Someone changed code behind our back: this stretch stays native from now on.
+    code_cache.map().mark_patched(pc & ~uint64_t{4095}, (pc | 4095) + 1);
+    code_cache.drop(pc, pc + 1);
+    block = nullptr;
+    why = Reason::kPatchedCode;
+  }
+  thread.holds_lock = false;
+  code_cache.unlock();
+  if (block == nullptr) return sample_without_history(thread, pc, tsc, why);
+
+  thread.writer.begin(pc, tsc);
+  thread.window_limit_bytes = window_config.sample_bytes;
+  if (!next_chunk(thread)) {
+    thread.writer = pt::PacketWriter(thread.window_buffer);
+    return sample_without_history(thread, pc, tsc, Reason::kFull);
+  }
+  thread.saved_mask = signal_mask(context);
+  signal_mask(context) = kWindowMask;
+  context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(reinterpret_cast<uint64_t>(block->code));
+  tls_block.state = UnitState::kWindow;
+}
+
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passed, Reason reason) {
+  drain(thread, tls_block.log);
+  thread.writer.tnt(0, passed);
+  thread.writer.end(pc);
+  signal_mask(context) = thread.saved_mask;
+  context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(pc);
+  deliver_sample(thread, pc, reason);
+  tls_block.state = UnitState::kIdle;
+}
+
+uint64_t unit_exit(Thread* thread, const ExitRecord* record) {
+  if (log_is_full(tls_block.log)) {
+    const Reason reason = refill(*thread);
+    if (reason != Reason::kCount && record->is_end == 0) {
+      return leave_at(*thread, record->target, reason);
+    }
+  }
+  if (record->is_end != 0) {
+    return leave_at(*thread, record->target, static_cast<Reason>(record->reason));
+  }
+  return continue_at(*thread, record->target, record);
+}
+
+uint64_t unit_indirect(Thread* thread) {
+  if (log_is_full(tls_block.log)) {
+    const Reason reason = refill(*thread);
+    if (reason != Reason::kCount) return leave_at(*thread, tls_block.target, reason);
+  }
+  return continue_at(*thread, tls_block.target, nullptr);
+}
+
+void abort_translation(Thread& thread, ucontext_t& context) {
+  if (thread.holds_lock) {
+    thread.holds_lock = false;
+    code_cache.unlock();
+  }
+  auto& registers = context.uc_mcontext.gregs;
+  if (tls_block.state == UnitState::kWindow) {
+    // In unit_exit or unit_indirect: return the exit trap to the stub, which saved 14 registers.
+    constexpr uint64_t kSaved = 14 * sizeof(uint64_t);
+    const uint64_t return_slot = thread.stack_top - kSaved - sizeof(uint64_t);
+    registers[REG_RIP] = *reinterpret_cast<greg_t*>(return_slot);
+    registers[REG_RSP] = static_cast<greg_t>(thread.stack_top - kSaved);
+    const uint64_t pc = thread.pending_pc;
+    registers[REG_RAX] = static_cast<greg_t>(leave_at(thread, pc, Reason::kInvalidated));
+  } else {
+    registers[REG_RIP] = reinterpret_cast<greg_t>(&auxtrail_call_on_stack_return);
+    registers[REG_RSP] = static_cast<greg_t>(thread.stack_top - 16);
+  }
+}
+
+}  // namespace auxtrail::unit

@@ -1,0 +1,54 @@
+// Windows: a stretch of the program executed from the code cache, between an overflow and its
+// sample.
+//
+//   native ─SIGTRAP─► window_begin ─sigreturn─► code cache ⇄ unit_exit / unit_indirect (misses,
+//   full log)
+//                                                    │ exit trap, fault
+//   native ◄─sigreturn─ window_end: packets, sample ◄┘
+//
+// While a window is open the thread's asynchronous signals are blocked; the program's own mask
+// comes back with the sigreturn that ends the window, so a pending signal is delivered at a native
+// instruction boundary. All of this runs in signal handlers or on behalf of translated code:
+// async-signal-safe, no allocation.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstdint>
+
+#include "channel/layout.h"
+#include "unit/code_cache.h"
+#include "unit/thread_state.h"
+
+namespace auxtrail::unit {
+
+// Set once before the first overflow.
+struct WindowConfig {
+  uint32_t pid = 0;
+  uint64_t period = 0;           // what samples state
+  uint64_t period_ns = 1000000;  // expected time between overflows, bounds the work of a window
+  uint64_t sample_bytes = 4096;  // attr.aux_sample_size
+};
+extern WindowConfig window_config;
+
+// Opens a window at the interrupted instruction: on return `context` continues in the code cache.
+// If that is not possible a sample without history is delivered at once and the program goes on
+// natively.
+void window_begin(Thread& thread, ucontext_t& context);
+
+// Ends the open window at `pc`: writes the packets that lead there, delivers the sample, and makes
+// `context` continue natively at `pc`. `passed` not-taken conditionals of the current superblock
+// are not in the log yet.
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passed,
+                channel::Reason reason);
+
+// Called by the common stubs with the program's state saved; both return the code address to go on
+// at.
+extern "C" uint64_t unit_exit(Thread* thread, const ExitRecord* record);
+extern "C" uint64_t unit_indirect(Thread* thread);
+
+// A fault hit the unit itself while it read code that is gone: returns from the stub or handler at
+// work as if the code could not be translated.
+void abort_translation(Thread& thread, ucontext_t& context);
+
+}  // namespace auxtrail::unit
