@@ -1,54 +1,99 @@
 // Table-driven instruction decoder; see insn.h for the contract. Runs inside the traced program.
 //
 // One pass from left to right: legacy prefixes, REX or a vector prefix, opcode, ModRM, SIB,
-// displacement, immediate. Every byte read is first checked against `end`, which also enforces the
-// limit of 15 bytes.
+// displacement, immediate. The bytes read are never checked one by one: at least kSlack bytes are
+// always readable (short input is copied and padded with zeros first) and the length is compared
+// with the limit at the end. That is sound because whatever a byte decides, the instruction
+// contains that byte, so a decision made by padding ends beyond the limit. The common path has few
+// branches, as their outcome is as good as random: a mispredicted one costs more than all the rest.
+#include "isa/insn.h"
+#include "isa/instruction_parts.h"
 #include "isa/opcode_tables.h"
-#include "isa/vector_form.h"
-#include "isa/vector_tables.h"
+#include "isa/vector_decode.h"
 
 namespace auxtrail::isa {
 namespace {
 
-using tables::kLegacy;
+using tables::kLegacyForms;
 using tables::kShapes;
 
 constexpr size_t kMaxLength = 15;
+constexpr size_t kMaxPrefixes = kMaxLength - 1;
+constexpr size_t kSlack = 32;
+// prefixes, 0f 38 and opcode, ModRM, SIB, displacement, and a load of the immediate
+static_assert(kMaxPrefixes + 3 + 2 + 4 + 4 <= kSlack);
 
-enum PrefixKind : uint8_t {
-  kNotPrefix,
+// What a byte in front of the opcode is; kOpcode stands for every opcode of the one-byte map.
+enum Lead : uint8_t {
+  kOpcode,
   kRex,
   kOperandSize,
   kAddressSize,
   kRepeat,
-  kRepeatNot,
   kLock,
   kSegment,
   kNullSegment,  // cs, ds, es, ss: no effect in 64-bit mode (notrack and branch hints among them)
+  kEscape,       // 0f and the vector prefixes: the last lead
 };
 
-constexpr std::array<uint8_t, 256> makePrefixKinds() {
-  std::array<uint8_t, 256> kinds{};
-  for (unsigned i = 0x40; i < 0x50; ++i) kinds[i] = kRex;
-  for (const unsigned i : {0x26, 0x2E, 0x36, 0x3E}) kinds[i] = kNullSegment;
-  kinds[0x64] = kinds[0x65] = kSegment;
-  kinds[0x66] = kOperandSize;
-  kinds[0x67] = kAddressSize;
-  kinds[0xF0] = kLock;
-  kinds[0xF2] = kRepeatNot;
-  kinds[0xF3] = kRepeat;
-  return kinds;
+constexpr std::array<Lead, 256> makeLeads() {
+  std::array<Lead, 256> leads{};
+  for (unsigned i = 0x40; i < 0x50; ++i) leads[i] = kRex;
+  for (const unsigned i : {0x26, 0x2E, 0x36, 0x3E}) leads[i] = kNullSegment;
+  for (const unsigned i : {0x0F, 0x62, 0x8F, 0xC4, 0xC5}) leads[i] = kEscape;
+  leads[0x64] = leads[0x65] = kSegment;
+  leads[0x66] = kOperandSize;
+  leads[0x67] = kAddressSize;
+  leads[0xF0] = kLock;
+  leads[0xF2] = leads[0xF3] = kRepeat;
+  return leads;
 }
-constexpr std::array<uint8_t, 256> kPrefixKinds = makePrefixKinds();
+constexpr std::array<Lead, 256> kLeads = makeLeads();
 
-constexpr auto makeVectorIndex() {
-  std::array<std::array<uint8_t, 1024>, kVectorSpaceCount> index{};
-  for (const VectorRow& row : tables::kVectorRows) {
-    index[row.space][row.opcode * 4u + row.pp] = row.form;
-  }
-  return index;
+// The size of every kind of immediate, by REX.W, operand size 16 and "ModRM.reg is 0 or 1".
+constexpr unsigned immContext(bool wide, bool operand_size_16, bool low_reg) {
+  return (wide ? 1u : 0u) | (operand_size_16 ? 2u : 0u) | (low_reg ? 4u : 0u);
 }
-constexpr auto kVectorIndex = makeVectorIndex();
+
+constexpr uint8_t immSize(Imm imm, bool wide, bool operand_size_16, bool low_reg) {
+  const uint8_t z = operand_size_16 ? 2 : 4;
+  switch (imm) {
+    case Imm::k8:
+    case Imm::kRel8:
+    case Imm::kInt8:
+      return 1;
+    case Imm::k16:
+    case Imm::k8k8:
+    case Imm::kReturn16:
+      return 2;
+    case Imm::kEnter:
+      return 3;
+    case Imm::kRel32:
+      return 4;
+    case Imm::kZ:
+      return z;
+    case Imm::kV:
+      return wide ? 8 : z;
+    case Imm::kTest8:
+      return low_reg ? 1 : 0;
+    case Imm::kTestZ:
+      return low_reg ? z : 0;
+    default:
+      return 0;
+  }
+}
+
+constexpr auto makeImmSizes() {
+  std::array<std::array<uint8_t, 8>, static_cast<size_t>(Imm::kCount)> sizes{};
+  for (size_t kind = 0; kind < sizes.size(); ++kind) {
+    for (unsigned i = 0; i < 8; ++i) {
+      sizes[kind][immContext(i & 1, i & 2, i & 4)] =
+          immSize(static_cast<Imm>(kind), i & 1, i & 2, i & 4);
+    }
+  }
+  return sizes;
+}
+constexpr auto kImmSizes = makeImmSizes();
 
 constexpr bool isNearBranch(InsnClass cls) {
   return cls >= InsnClass::kCondJump && cls <= InsnClass::kReturn;
@@ -60,355 +105,157 @@ int32_t loadSigned32(const uint8_t* p) {
                               static_cast<uint32_t>(p[3]) << 24);
 }
 
-// The fields of a VEX, EVEX or XOP prefix, inversions undone.
-struct VectorPrefix {
-  VectorSpace space = kNoSpace;
-  uint8_t zero_fields = 0;  // the ZeroField bits that are not zero
-  uint8_t pp = 0;
-  uint8_t wl = 0;  // W*4+L
-  uint8_t aaa = 0;
-  bool zeroing = false;
-  bool bit_b = false;
-  uint8_t vvvv = 0;        // five bits with EVEX.V'
-  uint8_t reg_high = 0;    // R and R' as bits 3 and 4
-  uint8_t rm_high = 0;     // B and X as bits 3 and 4, register forms
-  uint8_t index_high = 0;  // X and V' as bits 3 and 4
-};
-
-class Decoder {
- public:
-  Decoder(const uint8_t* code, size_t size_bytes)
-      : begin_(code), p_(code), end_(code + (size_bytes < kMaxLength ? size_bytes : kMaxLength)) {}
-
-  Insn run() {
-    if (!prefixes() || !body()) return Insn{};
-    insn_.length = static_cast<uint8_t>(p_ - begin_);
-    return insn_;
+// Immediates that decide more than the length. `code` is at the immediate.
+bool rareImmediate(Imm imm, const uint8_t* code, const Prefixes& prefixes, Insn& insn) {
+  switch (imm) {
+    case Imm::kReturn16:
+      insn.return_pop = static_cast<uint16_t>(code[0] | code[1] << 8);
+      return true;
+    case Imm::kInt8:
+      if (code[0] == 0x80) insn.cls = InsnClass::kSyscall;
+      return true;
+    case Imm::kMoffs:
+      insn.disp_offset = insn.length;
+      insn.disp_size = prefixes.address_size_32 ? 4 : 8;
+      insn.length = static_cast<uint8_t>(insn.length + insn.disp_size);
+      return true;
+    default:  // kControl
+      return (prefixes.rex & 4) == 0;
   }
+}
 
- private:
-  [[nodiscard]] bool more() const { return p_ < end_; }
-  [[nodiscard]] uint8_t offset() const { return static_cast<uint8_t>(p_ - begin_); }
-  [[nodiscard]] bool rexW() const { return (insn_.rex & 8) != 0; }
+// Decodes what follows the opcode; `code` is there, `offset` bytes into the instruction. False if
+// invalid. Inlined twice: with most prefixes known to be absent, and in general.
+[[gnu::always_inline]] inline bool decodeLegacy(const uint8_t* code, unsigned offset,
+                                                const Prefixes& prefixes, unsigned map,
+                                                unsigned opcode, unsigned pp, Insn& insn) {
+  const Form form = kLegacyForms[map][opcode * 4 + pp];
+  const uint8_t modrm = code[0];
+  const unsigned reg = (modrm >> 3) & 7;
+  const InsnClass cls = kShapes[form.shape].cls[Shape::index(modrm)];
+  const bool wide = (prefixes.rex & 8) != 0;
+  const bool operand_size_16 = prefixes.operand_size_16 && !wide;
+  const ModrmParts parts = modrmParts(code, form.modrm);
+  const unsigned imm_size =
+      kImmSizes[static_cast<size_t>(form.imm)][immContext(wide, operand_size_16, reg < 2)];
+  if (cls == InsnClass::kInvalid) return false;
+  if (prefixes.lock && (modrm >= 0xC0 || !((form.lock_regs >> reg) & 1))) return false;
+  if (operand_size_16 && isNearBranch(cls)) return false;
+  insn.cls = cls;
+  insn.map = static_cast<uint8_t>(map);
+  insn.opcode = static_cast<uint8_t>(opcode);
+  insn.operand_size_16 = operand_size_16;
+  setParts(insn, prefixes, form.modrm, offset, parts, imm_size);
+  const uint8_t* imm = code + parts.size_bytes;
+  const int32_t relative32 = form.imm == Imm::kRel32 ? loadSigned32(imm) : 0;
+  insn.relative = form.imm == Imm::kRel8 ? static_cast<int8_t>(imm[0]) : relative32;
+  return form.imm < kFirstRareImm || rareImmediate(form.imm, imm, prefixes, insn);
+}
 
-  bool prefixes() {
-    for (; more(); ++p_) {
-      const uint8_t byte = *p_;
-      const uint8_t kind = kPrefixKinds[byte];
-      if (kind == kNotPrefix) return true;
-      if (kind == kRex) {
-        insn_.rex = byte;
-        continue;
-      }
-      insn_.rex = 0;  // a REX that is not the last prefix has no effect
-      if (!legacyPrefix(kind, byte)) return false;
+// No prefix but REX, one-byte map or 0f. False also for whatever else there is: prefixes, 0f 38, 0f
+// 3a and the vector prefixes are undefined as opcodes.
+bool decodeCommon(const uint8_t* code, Insn& insn) {
+  const bool rex = (code[0] & 0xF0) == 0x40;
+  const uint8_t* p = code + (rex ? 1 : 0);
+  const unsigned map = p[0] == 0x0F ? 1 : 0;
+  const unsigned opcode = map != 0 ? p[1] : p[0];
+  const Prefixes prefixes{.rex = rex ? code[0] : uint8_t{0}};
+  return decodeLegacy(p + 1 + map, (rex ? 1u : 0u) + 1 + map, prefixes, map, opcode, 0, insn);
+}
+
+// Notes one prefix other than REX; false if it contradicts an earlier one.
+bool addPrefix(Lead lead, uint8_t byte, Prefixes& prefixes) {
+  prefixes.rex = 0;  // a REX that is not the last prefix has no effect
+  switch (lead) {
+    case kOperandSize:
+      prefixes.operand_size_16 = true;
+      return true;
+    case kAddressSize:
+      prefixes.address_size_32 = true;
+      return true;
+    case kLock:
+      prefixes.lock = true;
+      return true;
+    case kSegment:  // of two different ones it is not defined which counts
+      if (prefixes.segment != 0 && prefixes.segment != byte) return false;
+      prefixes.segment = byte;
+      return true;
+    case kRepeat:  // nor here
+      if (prefixes.repeat != 0 && prefixes.repeat != byte) return false;
+      prefixes.repeat = byte;
+      return true;
+    default:
+      return true;
+  }
+}
+
+// Reads the leads; returns the offset of the opcode or escape, or kMaxLength if there is none.
+unsigned readPrefixes(const uint8_t* code, Prefixes& prefixes) {
+  for (unsigned offset = 0; offset <= kMaxPrefixes; ++offset) {
+    const uint8_t byte = code[offset];
+    const Lead lead = kLeads[byte];
+    if (lead == kOpcode || lead == kEscape) return offset;
+    if (lead == kRex) {
+      prefixes.rex = byte;
+    } else if (!addPrefix(lead, byte, prefixes)) {
+      break;
     }
-    return false;
   }
+  return kMaxLength;
+}
 
-  bool legacyPrefix(uint8_t kind, uint8_t byte) {
-    switch (kind) {
-      case kOperandSize:
-        insn_.operand_size_16 = true;
-        return true;
-      case kAddressSize:
-        insn_.address_size_32 = true;
-        return true;
-      case kSegment:
-        if (insn_.segment != 0 && insn_.segment != byte)
-          return false;  // which one counts is not defined
-        insn_.segment = byte;
-        return true;
-      case kRepeat:
-      case kRepeatNot:
-        if (repeat_ != 0 && repeat_ != byte) return false;  // not defined either
-        repeat_ = byte;
-        return true;
-      case kLock:
-        lock_ = true;
-        return true;
-      default:
-        return true;
-    }
-  }
-
-  bool body() {
-    const uint8_t byte = *p_++;
-    switch (byte) {
-      case 0x0F:
-        return escape0F();
-      case 0xC5:
-        return vex2();
-      case 0xC4:
-        return vex3(kVex1, 1);
-      case 0x62:
-        return evex();
-      case 0x8F:
-        // pop r/m has ModRM.reg 0; XOP's map numbers start at 8.
-        return more() && (*p_ & 0x1F) >= 8 ? vex3(kXop8, 8) : legacy(0, byte);
-      default:
-        return legacy(0, byte);
-    }
-  }
-
-  bool escape0F() {
-    if (!more()) return false;
-    uint8_t byte = *p_++;
-    if (byte != 0x38 && byte != 0x3A) return legacy(1, byte);
-    if (!more()) return false;
-    const uint8_t map = byte == 0x38 ? 2 : 3;
-    byte = *p_++;
-    return legacy(map, byte);
-  }
-
-  bool legacy(uint8_t map, uint8_t opcode) {
-    const unsigned pp = repeat_ == 0xF3 ? 2 : repeat_ == 0xF2 ? 3 : insn_.operand_size_16 ? 1 : 0;
-    const Form& form = kLegacy.forms[kLegacy.index[map][opcode * 4u + pp]];
-    if (!form.defined) return false;
-    insn_.map = map;
-    insn_.opcode = opcode;
-    insn_.cls = form.cls;
-    if (rexW()) insn_.operand_size_16 = false;
-    uint8_t modrm_byte = 0xC0;
-    if (form.modrm) {
-      if (!more()) return false;
-      modrm_byte = *p_;
-      if (form.shape != kPlain) {
-        insn_.cls = kShapes[form.shape].cls[Shape::index(modrm_byte)];
-        if (insn_.cls == InsnClass::kInvalid) return false;
-      }
-      if (!modrm(false)) return false;
-    }
-    const unsigned reg = (modrm_byte >> 3) & 7;
-    if (lock_ && (modrm_byte >= 0xC0 || !((form.lock_regs >> reg) & 1))) return false;
-    if (insn_.operand_size_16 && isNearBranch(insn_.cls)) return false;
-    if (map == 1 && (opcode == 0x20 || opcode == 0x22) && (insn_.rex & 4) != 0) return false;
-    if (map == 1 && (opcode == 0x21 || opcode == 0x23) && (insn_.rex & 4) != 0) return false;
-    return form.imm == Imm::kNo || immediate(form.imm, reg);
-  }
-
-  bool immediate(Imm imm, unsigned reg) {
-    const uint8_t z = insn_.operand_size_16 ? 2 : 4;
-    switch (imm) {
-      case Imm::kNo:
-        return true;
-      case Imm::k8:
-        if (!take(1)) return false;
-        if (insn_.map == 0 && insn_.opcode == 0xCD && p_[-1] == 0x80)
-          insn_.cls = InsnClass::kSyscall;
-        return true;
-      case Imm::k16:
-        if (!take(2)) return false;
-        if (insn_.cls == InsnClass::kReturn) {
-          insn_.return_pop = static_cast<uint16_t>(p_[-2] | p_[-1] << 8);
-        }
-        return true;
-      case Imm::kZ:
-        return take(z);
-      case Imm::kV:
-        return take(rexW() ? 8 : z);
-      case Imm::kMoffs:
-        insn_.disp_offset = offset();
-        insn_.disp_size = insn_.address_size_32 ? 4 : 8;
-        return skip(insn_.disp_size);
-      case Imm::kEnter:
-        return take(3);
-      case Imm::k8k8:
-        return take(2);
-      case Imm::kTest8:
-        return reg > 1 || take(1);
-      case Imm::kTestZ:
-        return reg > 1 || take(z);
-      case Imm::kRel8:
-        if (!take(1)) return false;
-        insn_.relative = static_cast<int8_t>(p_[-1]);
-        return true;
-      case Imm::kRel32:
-        if (!take(4)) return false;
-        insn_.relative = loadSigned32(p_ - 4);
-        return true;
-    }
-    return false;
-  }
-
-  bool skip(uint8_t size_bytes) {
-    if (end_ - p_ < size_bytes) return false;
-    p_ += size_bytes;
-    return true;
-  }
-
-  bool take(uint8_t size_bytes) {
-    insn_.imm_offset = offset();
-    insn_.imm_size = size_bytes;
-    return skip(size_bytes);
-  }
-
-  // ModRM, SIB and displacement; `p_` is at the ModRM byte, which may be read.
-  bool modrm(bool vsib) {
-    insn_.modrm_offset = offset();
-    const uint8_t byte = *p_++;
-    const unsigned mod = byte >> 6;
-    unsigned base = byte & 7;
-    if (mod == 3) return true;
-    if (base == 4) {
-      if (!more()) return false;
-      base = *p_++ & 7u;
-    } else if (vsib) {
+bool isVectorPrefix(const uint8_t* code) {
+  switch (code[0]) {
+    case 0x62:
+    case 0xC4:
+    case 0xC5:
+      return true;
+    case 0x8F:  // pop r/m has ModRM.reg 0, XOP's map numbers start at 8
+      return (code[1] & 0x1F) >= 8;
+    default:
       return false;
-    } else if (base == 5 && mod == 0) {
-      insn_.rip_relative = true;
-    }
-    if (mod == 1) return displacement(1);
-    if (mod == 2 || base == 5) return displacement(4);
-    return true;
   }
+}
 
-  bool displacement(uint8_t size_bytes) {
-    insn_.disp_offset = offset();
-    insn_.disp_size = size_bytes;
-    return skip(size_bytes);
+bool decodeGeneral(const uint8_t* code, Insn& insn) {
+  Prefixes prefixes;
+  unsigned offset = readPrefixes(code, prefixes);
+  if (offset == kMaxLength) return false;
+  if (isVectorPrefix(code + offset)) return decodeVector(code + offset, offset, prefixes, insn);
+  unsigned map = 0;
+  unsigned opcode = code[offset++];
+  if (opcode == 0x0F) {
+    opcode = code[offset++];
+    map = opcode == 0x38 ? 2 : opcode == 0x3A ? 3 : 1;
+    if (map != 1) opcode = code[offset++];
   }
+  const unsigned pp = prefixes.repeat == 0xF3   ? 2
+                      : prefixes.repeat == 0xF2 ? 3
+                                                : (prefixes.operand_size_16 ? 1 : 0);
+  return decodeLegacy(code + offset, offset, prefixes, map, opcode, pp, insn);
+}
 
-  // A vector prefix after 66, F2, F3, LOCK or REX is undefined.
-  [[nodiscard]] bool vectorPrefixAllowed() const {
-    return repeat_ == 0 && !lock_ && !insn_.operand_size_16 && insn_.rex == 0;
+// A plain loop could be compiled to a call of memcpy, which this layer does not have.
+void copyPadded(uint8_t (&to)[kSlack], const uint8_t* from, size_t size_bytes) {
+  for (size_t i = 0; i < kSlack; ++i) {
+    to[i] = i < size_bytes ? from[i] : 0;
+    asm volatile("" : : "r"(to + i) : "memory");
   }
-
-  static void setWvp(VectorPrefix& v, uint8_t byte) {
-    v.vvvv = (~byte >> 3) & 15;
-    v.pp = byte & 3;
-    v.wl = static_cast<uint8_t>((byte >> 7) * 4);
-  }
-
-  static void setRxb(VectorPrefix& v, uint8_t byte) {
-    const unsigned rxb = ~byte & 0xE0u;
-    v.zero_fields = static_cast<uint8_t>((rxb & 0x80 ? kFieldR : 0) | (rxb & 0x20 ? kFieldB : 0));
-    v.reg_high = rxb & 0x80 ? 8 : 0;
-    v.rm_high = static_cast<uint8_t>((rxb & 0x20 ? 8 : 0) | (rxb & 0x40 ? 16 : 0));
-    v.index_high = rxb & 0x40 ? 8 : 0;
-  }
-
-  bool vex2() {
-    if (end_ - p_ < 2 || !vectorPrefixAllowed()) return false;
-    VectorPrefix v;
-    const uint8_t byte = *p_++;
-    setRxb(v, byte | 0x60);
-    setWvp(v, byte & 0x7F);
-    v.wl = (byte >> 2) & 1;
-    v.space = kVex1;
-    insn_.map = 1;
-    return vector(v);
-  }
-
-  // VEX with three bytes, and XOP, which has the same layout: `first` is the space of map
-  // `first_map`.
-  bool vex3(VectorSpace first, uint8_t first_map) {
-    if (end_ - p_ < 3 || !vectorPrefixAllowed()) return false;
-    VectorPrefix v;
-    const uint8_t map = *p_ & 0x1F;
-    if (map < first_map || map > first_map + 2) return false;
-    setRxb(v, p_[0]);
-    setWvp(v, p_[1]);
-    v.wl |= (p_[1] >> 2) & 1;
-    v.space = static_cast<VectorSpace>(first + map - first_map);
-    insn_.map = map;
-    p_ += 2;
-    return vector(v);
-  }
-
-  bool evex() {
-    static constexpr VectorSpace kSpaces[8] = {kNoSpace, kEvex1, kEvex2, kEvex3,
-                                               kNoSpace, kEvex5, kEvex6, kNoSpace};
-    if (end_ - p_ < 4 || !vectorPrefixAllowed()) return false;
-    VectorPrefix v;
-    if ((p_[0] & 8) != 0 || (p_[1] & 4) == 0) return false;
-    insn_.map = p_[0] & 7;
-    v.space = kSpaces[insn_.map];
-    if (v.space == kNoSpace) return false;
-    setRxb(v, p_[0]);
-    setWvp(v, p_[1]);
-    if ((p_[0] & 0x40) == 0) v.zero_fields |= kFieldX;
-    if ((p_[0] & 0x10) == 0) v.zero_fields |= kFieldR2, v.reg_high |= 16;
-    if ((p_[2] & 0x08) == 0) v.zero_fields |= kFieldV2, v.vvvv |= 16, v.index_high |= 16;
-    v.wl |= (p_[2] >> 5) & 3;
-    v.bit_b = (p_[2] & 0x10) != 0;
-    v.zeroing = (p_[2] & 0x80) != 0;
-    v.aaa = p_[2] & 7;
-    p_ += 3;
-    return vector(v);
-  }
-
-  static bool accepts(const VectorSide& side, const VectorPrefix& v, unsigned reg) {
-    const unsigned zero_fields =
-        v.zero_fields | ((v.vvvv & 7) != 0 ? kFieldV : 0) | ((v.vvvv & 8) != 0 ? kFieldV3 : 0);
-    const unsigned mask = v.zeroing    ? (v.aaa != 0 ? kMaskZeroing : 0)
-                          : v.aaa != 0 ? kMaskSome
-                                       : kMaskNone;
-    return (((v.bit_b ? side.wl_b : side.wl) >> v.wl) & 1) != 0 && ((side.regs >> reg) & 1) != 0 &&
-           (side.zero & zero_fields) == 0 && (side.mask & mask) != 0;
-  }
-
-  // `p_` is at the opcode; that and the next byte may be read.
-  bool vector(const VectorPrefix& v) {
-    insn_.opcode = *p_++;
-    const unsigned id = kVectorIndex[v.space][insn_.opcode * 4u + v.pp];
-    if (id == 0) return false;
-    const VectorForm& form = tables::kVectorForms[id];
-    insn_.cls = InsnClass::kOther;
-    if (!form.modrm) return accepts(form.reg, v, 0);
-    if (!more()) return false;
-    const uint8_t modrm_byte = *p_;
-    const unsigned reg = (modrm_byte >> 3) & 7;
-    const bool memory = modrm_byte < 0xC0;
-    VectorPrefix fields = v;
-    if (memory) fields.zero_fields &= static_cast<uint8_t>(~(kFieldX | kFieldB));
-    if (!accepts(memory ? form.memory : form.reg, fields, reg)) return false;
-    if (isUndefinedShift(v, reg) || isOverlappingComplex(v, modrm_byte)) return false;
-    if (!modrm(form.vsib && memory)) return false;
-    if (form.vsib && memory && !distinctRegisters(v, reg)) return false;
-    return form.imm_size == 0 || take(form.imm_size);
-  }
-
-  // The immediate shifts are the one EVEX opcode pair where ModRM.reg decides what the other fields
-  // may be: 72 /0 /1 /4 take both W, /2 /6 only W0; 73 /2 /6 need W1, /3 /7 take neither mask nor
-  // broadcast.
-  [[nodiscard]] bool isUndefinedShift(const VectorPrefix& v, unsigned reg) const {
-    if (v.space != kEvex1) return false;
-    const bool w1 = v.wl >= 4;
-    if (insn_.opcode == 0x72) return w1 && ((0x13u >> reg) & 1) == 0;
-    if (insn_.opcode != 0x73) return false;
-    return (reg & 1) != 0 ? v.aaa != 0 || v.bit_b : !w1;
-  }
-
-  // AVX512-FP16 complex multiplication demands a destination that is no source.
-  [[nodiscard]] bool isOverlappingComplex(const VectorPrefix& v, uint8_t modrm_byte) const {
-    if (v.space != kEvex6 || ((insn_.opcode & 0x7F) != 0x56 && (insn_.opcode & 0x7F) != 0x57)) {
-      return false;
-    }
-    const unsigned data = ((modrm_byte >> 3) & 7u) | v.reg_high;
-    const unsigned rm = (modrm_byte & 7u) | v.rm_high;
-    return data == v.vvvv || (modrm_byte >= 0xC0 && data == rm);
-  }
-
-  // Gathers demand that destination, index and (VEX) mask register differ.
-  [[nodiscard]] bool distinctRegisters(const VectorPrefix& v, unsigned reg) const {
-    const unsigned sib = begin_[insn_.modrm_offset + 1];
-    const unsigned index = ((sib >> 3) & 7) | v.index_high;
-    const unsigned data = reg | v.reg_high;
-    if (data == index) return false;
-    return v.space > kVex3 || (v.vvvv != data && v.vvvv != index);
-  }
-
-  const uint8_t* begin_;
-  const uint8_t* p_;
-  const uint8_t* end_;
-  uint8_t repeat_ = 0;
-  bool lock_ = false;
-  Insn insn_;
-};
+}
 
 }  // namespace
 
-Insn decode(const uint8_t* code, size_t size_bytes) { return Decoder(code, size_bytes).run(); }
+Insn decode(const uint8_t* code, size_t size_bytes) {
+  uint8_t padded[kSlack];
+  if (size_bytes < kSlack) [[unlikely]] {
+    copyPadded(padded, code, size_bytes);
+    code = padded;
+  }
+  const size_t limit = size_bytes < kMaxLength ? size_bytes : kMaxLength;
+  Insn insn;
+  if (!(decodeCommon(code, insn) || decodeGeneral(code, insn)) || insn.length > limit)
+    insn = Insn{};
+  return insn;
+}
 
 }  // namespace auxtrail::isa

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 
 #include "isa/insn.h"
 
@@ -21,17 +22,23 @@ enum PrefixSet : uint8_t { kNone = 1, k66 = 2, kF3 = 4, kF2 = 8, kNone66 = 3, kA
 enum class Imm : uint8_t {
   kNo,
   k8,
-  k16,
   kZ,      // 4 bytes, 2 with operand size 16
   kV,      // 8 bytes with REX.W, 2 with operand size 16, else 4
-  kMoffs,  // 8 bytes, 4 with address size 32
   kEnter,  // imm16, imm8
   k8k8,    // imm8, imm8 (extrq, insertq)
   kTest8,  // imm8 if ModRM.reg is 0 or 1
   kTestZ,  // kZ if ModRM.reg is 0 or 1
   kRel8,
   kRel32,
+  k16,
+  // From here on the decoder does more than to skip bytes.
+  kReturn16,
+  kInt8,     // 0x80 is a system call
+  kMoffs,    // an address of 8 bytes, 4 with address size 32
+  kControl,  // no immediate, but REX.R is refused (mov to and from control and debug registers)
+  kCount,
 };
+constexpr Imm kFirstRareImm = Imm::kReturn16;
 
 // The class of every ModRM value: eight memory forms by ModRM.reg, then 64 register forms by the
 // low six bits.
@@ -42,23 +49,26 @@ struct Shape {
   }
 };
 
+// The first shapes give every ModRM value the same class (and serve opcodes without ModRM): their
+// number is that of the class.
 enum ShapeId : uint8_t {
-  kPlain,  // every ModRM value: kOther
+  kPlain = static_cast<uint8_t>(InsnClass::kOther),
+  kTrapAny = static_cast<uint8_t>(InsnClass::kTrap),
+  kSpecialAny = static_cast<uint8_t>(InsnClass::kSpecial),
+  kUndefined = static_cast<uint8_t>(InsnClass::kInvalid),
   kMem,
   kReg,
-  kSpecialAny,
   kSpecialMem,
-  kTrapAny,
   kMovFromSeg,
   kMovToSeg,
   kSlashZero,
-  kXabort,
-  kXbegin,
+  kSlashZeroTsx,
   kMovCr,
   kMovDr,
   kX87D9,
   kX87DA,
   kX87DB,
+  kX87DC,
   kX87DD,
   kX87DE,
   kX87DF,
@@ -86,13 +96,10 @@ enum ShapeId : uint8_t {
 };
 
 struct Form {
-  bool defined = false;
-  bool modrm = false;
+  ShapeId shape = kUndefined;
   Imm imm = Imm::kNo;
-  ShapeId shape = kPlain;
-  InsnClass cls = InsnClass::kOther;  // when the shape is kPlain
+  bool modrm = false;
   uint8_t lock_regs = 0;  // the ModRM.reg values (as bits) whose memory forms may be locked
-  bool operator==(const Form&) const = default;
 };
 
 namespace tables {
@@ -131,25 +138,22 @@ constexpr Shape shape(std::initializer_list<Rule> rules) {
   return s;
 }
 
-// In the order of ShapeId.
-inline constexpr std::array<Shape, kShapeCount> kShapes = {
-    shape({mem(0xFF), reg(0xFF)}),                      // kPlain
+// In the order of ShapeId, after the uniform ones.
+constexpr Shape kMixedShapes[] = {
     shape({mem(0xFF)}),                                 // kMem
     shape({reg(0xFF)}),                                 // kReg
-    shape({mem(0xFF, kSpecial), reg(0xFF, kSpecial)}),  // kSpecialAny
     shape({mem(0xFF, kSpecial)}),                       // kSpecialMem
-    shape({mem(0xFF, kTrap), reg(0xFF, kTrap)}),        // kTrapAny
     shape({mem(0x3F), reg(0x3F)}),                      // kMovFromSeg
     shape({mem(0x3D, kSpecial), reg(0x3D, kSpecial)}),  // kMovToSeg: not cs
     shape({mem(0x01), reg(0x01)}),                      // kSlashZero: 8f
-    shape({mem(0x01), reg(0x01), at(0xF8, kSpecial)}),  // kXabort: c6
-    shape({mem(0x01), reg(0x01), at(0xF8, kSpecial)}),  // kXbegin: c7
+    shape({mem(0x01), reg(0x01), at(0xF8, kSpecial)}),  // kSlashZeroTsx: c6, c7
     shape({reg(0x1D, kSpecial)}),                       // kMovCr: 0, 2, 3, 4
     shape({reg(0xFF, kSpecial)}),                       // kMovDr
     shape({mem(0xFD), reg(0x03), at(0xD0), reg(0x10, kOther, 0x33), reg(0x20, kOther, 0x7F),
            reg(0xC0)}),                                 // kX87D9
     shape({mem(0xFF), reg(0x0F), at(0xE9)}),            // kX87DA
     shape({mem(0xAF), reg(0x6F), at(0xE2), at(0xE3)}),  // kX87DB
+    shape({mem(0xFF), reg(0xF3)}),                      // kX87DC
     shape({mem(0xDF), reg(0x3D)}),                      // kX87DD
     shape({mem(0xFF), reg(0xF3), at(0xD9)}),            // kX87DE
     shape({mem(0xFF), reg(0x61), at(0xE0)}),            // kX87DF
@@ -221,37 +225,34 @@ inline constexpr std::array<Shape, kShapeCount> kShapes = {
     shape({at(0xC0, kSpecial)}),  // kHreset
 };
 
-class Builder {
- public:
+constexpr std::array<Shape, kShapeCount> makeShapes() {
+  std::array<Shape, kShapeCount> shapes{};
+  for (unsigned i = 0; i <= kUndefined; ++i) shapes[i].cls.fill(static_cast<InsnClass>(i));
+  static_assert(std::size(kMixedShapes) == kShapeCount - kUndefined - 1);
+  for (unsigned i = 0; i < std::size(kMixedShapes); ++i)
+    shapes[kUndefined + 1 + i] = kMixedShapes[i];
+  return shapes;
+}
+inline constexpr std::array<Shape, kShapeCount> kShapes = makeShapes();
+
+// The form of `opcode` in `map` under mandatory prefix `pp` is forms[map][opcode * 4 + pp].
+struct Builder {
   // Defines opcodes first..last of `map` under the given prefixes.
   constexpr void add(unsigned map, unsigned first, unsigned last, unsigned prefixes, Form form) {
-    form.defined = true;
-    const uint8_t id = intern(form);
     for (unsigned op = first; op <= last; ++op) {
       for (unsigned pp = 0; pp < 4; ++pp) {
-        if ((prefixes >> pp) & 1) index[map][op * 4 + pp] = id;
+        if ((prefixes >> pp) & 1) forms[map][op * 4 + pp] = form;
       }
     }
   }
-  std::array<std::array<uint8_t, 1024>, 4> index{};
-  std::array<Form, 96> forms{};
-
- private:
-  constexpr uint8_t intern(const Form& form) {
-    for (uint8_t i = 0; i < count_; ++i) {
-      if (forms[i] == form) return i;
-    }
-    forms[count_] = form;
-    return count_++;
-  }
-  uint8_t count_ = 1;  // forms[0] is the undefined one
+  std::array<std::array<Form, 1024>, 4> forms{};
 };
 
 constexpr Form plain(InsnClass cls = kOther, Imm imm = Imm::kNo) {
-  return {.modrm = false, .imm = imm, .cls = cls};
+  return {.shape = static_cast<ShapeId>(cls), .imm = imm};
 }
 constexpr Form modrm(ShapeId id = kPlain, Imm imm = Imm::kNo, unsigned lock_regs = 0) {
-  return {.modrm = true, .imm = imm, .shape = id, .lock_regs = static_cast<uint8_t>(lock_regs)};
+  return {.shape = id, .imm = imm, .modrm = true, .lock_regs = static_cast<uint8_t>(lock_regs)};
 }
 
 constexpr void addOneByteMap(Builder& b) {
@@ -294,16 +295,16 @@ constexpr void addOneByteMap(Builder& b) {
   add(0xB0, 0xB7, plain(kOther, Imm::k8));
   add(0xB8, 0xBF, plain(kOther, Imm::kV));
   add(0xC0, 0xC1, modrm(kPlain, Imm::k8));
-  add(0xC2, 0xC2, plain(kReturn, Imm::k16));
+  add(0xC2, 0xC2, plain(kReturn, Imm::kReturn16));
   add(0xC3, 0xC3, plain(kReturn));
-  add(0xC6, 0xC6, modrm(kXabort, Imm::k8));
-  add(0xC7, 0xC7, modrm(kXbegin, Imm::kZ));
+  add(0xC6, 0xC6, modrm(kSlashZeroTsx, Imm::k8));
+  add(0xC7, 0xC7, modrm(kSlashZeroTsx, Imm::kZ));
   add(0xC8, 0xC8, plain(kOther, Imm::kEnter));
   add(0xC9, 0xC9, plain());
   add(0xCA, 0xCA, plain(kFar, Imm::k16));
   add(0xCB, 0xCB, plain(kFar));
   add(0xCC, 0xCC, plain(kTrap));
-  add(0xCD, 0xCD, plain(kFar, Imm::k8));  // int 0x80 is told apart by the decoder
+  add(0xCD, 0xCD, plain(kFar, Imm::kInt8));
   add(0xCF, 0xCF, plain(kFar));
   add(0xD0, 0xD3, modrm());
   add(0xD7, 0xD7, plain());
@@ -311,7 +312,7 @@ constexpr void addOneByteMap(Builder& b) {
   add(0xD9, 0xD9, modrm(kX87D9));
   add(0xDA, 0xDA, modrm(kX87DA));
   add(0xDB, 0xDB, modrm(kX87DB));
-  add(0xDC, 0xDC, modrm(kX87DE));  // as de, but no fcompp
+  add(0xDC, 0xDC, modrm(kX87DC));
   add(0xDD, 0xDD, modrm(kX87DD));
   add(0xDE, 0xDE, modrm(kX87DE));
   add(0xDF, 0xDF, modrm(kX87DF));
@@ -347,10 +348,10 @@ constexpr void add0FSystem(Builder& b) {
   add(0x08, kNone, plain(kSpecial));
   add(0x09, kNone | kF3, plain(kSpecial));
   add(0x0B, kAnyPrefix, plain(kTrap));
-  b.add(1, 0x20, 0x20, kNone, modrm(kMovCr));
-  b.add(1, 0x22, 0x22, kNone, modrm(kMovCr));
-  b.add(1, 0x21, 0x21, kNone, modrm(kMovDr));
-  b.add(1, 0x23, 0x23, kNone, modrm(kMovDr));
+  b.add(1, 0x20, 0x20, kNone, modrm(kMovCr, Imm::kControl));
+  b.add(1, 0x22, 0x22, kNone, modrm(kMovCr, Imm::kControl));
+  b.add(1, 0x21, 0x21, kNone, modrm(kMovDr, Imm::kControl));
+  b.add(1, 0x23, 0x23, kNone, modrm(kMovDr, Imm::kControl));
   add(0x30, kNone, plain(kSpecial));
   add(0x31, kNone, plain());
   add(0x32, kNone, plain(kSpecial));
@@ -527,7 +528,7 @@ constexpr Builder build() {
   return b;
 }
 
-inline constexpr Builder kLegacy = build();
+inline constexpr auto kLegacyForms = build().forms;
 
 }  // namespace tables
 }  // namespace auxtrail::isa
