@@ -36,8 +36,8 @@ enum Lead : uint8_t {
   kEscape,       // 0f and the vector prefixes: the last lead
 };
 
-constexpr std::array<Lead, 256> makeLeads() {
-  std::array<Lead, 256> leads{};
+constexpr Table<Lead, 256> makeLeads() {
+  Table<Lead, 256> leads{};
   for (unsigned i = 0x40; i < 0x50; ++i) leads[i] = kRex;
   for (const unsigned i : {0x26, 0x2E, 0x36, 0x3E}) leads[i] = kNullSegment;
   for (const unsigned i : {0x0F, 0x62, 0x8F, 0xC4, 0xC5}) leads[i] = kEscape;
@@ -48,7 +48,7 @@ constexpr std::array<Lead, 256> makeLeads() {
   leads[0xF2] = leads[0xF3] = kRepeat;
   return leads;
 }
-constexpr std::array<Lead, 256> kLeads = makeLeads();
+constexpr Table<Lead, 256> kLeads = makeLeads();
 
 // The size of every kind of immediate, by REX.W, operand size 16 and "ModRM.reg is 0 or 1".
 constexpr unsigned immContext(bool wide, bool operand_size_16, bool low_reg) {
@@ -84,7 +84,7 @@ constexpr uint8_t immSize(Imm imm, bool wide, bool operand_size_16, bool low_reg
 }
 
 constexpr auto makeImmSizes() {
-  std::array<std::array<uint8_t, 8>, static_cast<size_t>(Imm::kCount)> sizes{};
+  Table<Table<uint8_t, 8>, static_cast<size_t>(Imm::kCount)> sizes{};
   for (size_t kind = 0; kind < sizes.size(); ++kind) {
     for (unsigned i = 0; i < 8; ++i) {
       sizes[kind][immContext(i & 1, i & 2, i & 4)] =
@@ -158,7 +158,7 @@ bool decodeCommon(const uint8_t* code, Insn& insn) {
   const bool rex = (code[0] & 0xF0) == 0x40;
   const uint8_t* p = code + (rex ? 1 : 0);
   const unsigned map = p[0] == 0x0F ? 1 : 0;
-  const unsigned opcode = map != 0 ? p[1] : p[0];
+  const unsigned opcode = p[map];
   const Prefixes prefixes{.rex = rex ? code[0] : uint8_t{0}};
   return decodeLegacy(p + 1 + map, (rex ? 1u : 0u) + 1 + map, prefixes, map, opcode, 0, insn);
 }

@@ -1,4 +1,4 @@
-// The decoder on this program's C library, with Zydis (full and minimal mode) as the peer.
+// The decoder on the code of a large program, with Zydis (full and minimal mode) as the peer.
 #include <Zydis/Zydis.h>
 #include <benchmark/benchmark.h>
 
@@ -12,7 +12,7 @@ namespace {
 const Code& subject() {
   static const Code code = [] {
     Code largest;
-    for (Code& section : executableSections("/lib/x86_64-linux-gnu/libc.so.6")) {
+    for (Code& section : executableSections("/usr/bin/python3")) {
       if (section.size() > largest.size()) largest = std::move(section);
     }
     return largest;
@@ -24,7 +24,7 @@ template <typename Length>
 void sweep(benchmark::State& state, Length lengthAt) {
   const Code& code = subject();
   if (code.empty()) {
-    state.SkipWithError("no C library found");
+    state.SkipWithError("no program to decode found");
     return;
   }
   int64_t instructions = 0;

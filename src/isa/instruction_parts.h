@@ -2,11 +2,11 @@
 // opcode, and the ModRM byte with SIB and displacement. Internal to the decoder.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "isa/insn.h"
+#include "isa/table.h"
 
 namespace auxtrail::isa {
 
@@ -25,8 +25,8 @@ struct ModrmInfo {
   uint8_t disp_size;
 };
 
-constexpr std::array<ModrmInfo, 256> makeModrmInfos() {
-  std::array<ModrmInfo, 256> infos{};
+constexpr Table<ModrmInfo, 256> makeModrmInfos() {
+  Table<ModrmInfo, 256> infos{};
   for (unsigned i = 0; i < 0xC0; ++i) {
     const unsigned mod = i >> 6, rm = i & 7;
     infos[i].sib = rm == 4;
@@ -34,7 +34,7 @@ constexpr std::array<ModrmInfo, 256> makeModrmInfos() {
   }
   return infos;
 }
-constexpr std::array<ModrmInfo, 256> kModrmInfos = makeModrmInfos();
+constexpr Table<ModrmInfo, 256> kModrmInfos = makeModrmInfos();
 
 // Offsets from the ModRM byte; all zero if there is none.
 struct ModrmParts {

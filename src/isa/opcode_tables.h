@@ -7,12 +7,11 @@
 // 3 appendix A.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <iterator>
 
 #include "isa/insn.h"
+#include "isa/table.h"
 
 namespace auxtrail::isa {
 
@@ -43,7 +42,7 @@ constexpr Imm kFirstRareImm = Imm::kReturn16;
 // The class of every ModRM value: eight memory forms by ModRM.reg, then 64 register forms by the
 // low six bits.
 struct Shape {
-  std::array<InsnClass, 72> cls{};
+  Table<InsnClass, 72> cls{};
   static constexpr unsigned index(uint8_t modrm) {
     return modrm >= 0xC0 ? 8u + (modrm & 63u) : (modrm >> 3) & 7u;
   }
@@ -225,15 +224,16 @@ constexpr Shape kMixedShapes[] = {
     shape({at(0xC0, kSpecial)}),  // kHreset
 };
 
-constexpr std::array<Shape, kShapeCount> makeShapes() {
-  std::array<Shape, kShapeCount> shapes{};
+constexpr size_t kMixedShapeCount = sizeof(kMixedShapes) / sizeof(Shape);
+
+constexpr Table<Shape, kShapeCount> makeShapes() {
+  Table<Shape, kShapeCount> shapes{};
   for (unsigned i = 0; i <= kUndefined; ++i) shapes[i].cls.fill(static_cast<InsnClass>(i));
-  static_assert(std::size(kMixedShapes) == kShapeCount - kUndefined - 1);
-  for (unsigned i = 0; i < std::size(kMixedShapes); ++i)
-    shapes[kUndefined + 1 + i] = kMixedShapes[i];
+  static_assert(kMixedShapeCount == kShapeCount - kUndefined - 1);
+  for (unsigned i = 0; i < kMixedShapeCount; ++i) shapes[kUndefined + 1 + i] = kMixedShapes[i];
   return shapes;
 }
-inline constexpr std::array<Shape, kShapeCount> kShapes = makeShapes();
+inline constexpr Table<Shape, kShapeCount> kShapes = makeShapes();
 
 // The form of `opcode` in `map` under mandatory prefix `pp` is forms[map][opcode * 4 + pp].
 struct Builder {
@@ -245,7 +245,7 @@ struct Builder {
       }
     }
   }
-  std::array<std::array<Form, 1024>, 4> forms{};
+  Table<Table<Form, 1024>, 4> forms{};
 };
 
 constexpr Form plain(InsnClass cls = kOther, Imm imm = Imm::kNo) {

@@ -5,8 +5,7 @@
 // APM vol. 3 section 1.8 (XOP).
 #include "isa/vector_decode.h"
 
-#include <array>
-
+#include "isa/table.h"
 #include "isa/vector_form.h"
 #include "isa/vector_tables.h"
 
@@ -14,7 +13,7 @@ namespace auxtrail::isa {
 namespace {
 
 constexpr auto makeVectorIndex() {
-  std::array<std::array<uint8_t, 1024>, kVectorSpaceCount> index{};
+  Table<Table<uint8_t, 1024>, kVectorSpaceCount> index{};
   for (const VectorRow& row : tables::kVectorRows) {
     index[row.space][row.opcode * 4u + row.pp] = row.form;
   }
