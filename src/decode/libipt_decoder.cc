@@ -175,6 +175,7 @@ class Flow {
       }
       return count_block(false) ? status : kLoopStatus;
     }
+    ensure_running(block.ip);
     resolve(block.ip);
     summary_.instructions += block.ninsn;
     ++summary_.blocks;
@@ -231,6 +232,7 @@ class Flow {
         stop_at(event.variant.async_disabled.at);
         break;
       case ptev_async_branch:
+        ensure_running(event.variant.async_branch.from);
         resolve(event.variant.async_branch.from);
         emit({event.variant.async_branch.from, has_ip ? event.variant.async_branch.to : 0,
               BranchKind::kAsync, false});
@@ -241,6 +243,12 @@ class Flow {
       default:
         break;
     }
+  }
+
+  // A PSB+ that says "tracing is on" comes without an event: the first address met is where it
+  // begins.
+  void ensure_running(uint64_t ip) {
+    if (!running_) begin(ip);
   }
 
   void begin(uint64_t ip) {
@@ -272,6 +280,7 @@ class Flow {
 
   // Tracing was stopped before the instruction at `ip`.
   void stop_at(uint64_t ip) {
+    ensure_running(ip);
     resolve(ip);
     emit({ip, 0, BranchKind::kTraceEnd, true});
     end_run(ip);
