@@ -1,0 +1,57 @@
+// auxtrail: picks the subcommand. Nothing else happens here.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+#include "cli/commands.h"
+
+namespace auxtrail::cli {
+namespace {
+
+struct Subcommand {
+  std::string_view name;
+  int (*run)(const Arguments& arguments);
+  std::string_view purpose;
+};
+
+constexpr Subcommand kSubcommands[] = {
+    {"record", run_record, "run a command and record its execution history into perf.data"},
+    {"doctor", run_doctor, "show what this machine offers for recording, and how to mend the rest"},
+};
+
+void print_help(std::FILE* to) {
+  fmt::print(to, "usage: auxtrail COMMAND [OPTIONS]\n\n");
+  for (const Subcommand& subcommand : kSubcommands) {
+    fmt::print(to, "  {:<10} {}\n", subcommand.name, subcommand.purpose);
+  }
+  fmt::print(to, "\n'auxtrail COMMAND --help' tells the options of a command.\n");
+}
+
+int run(int count, char** values) {
+  const std::string_view name = count > 1 ? values[1] : "";
+  if (name == "--version") {
+    fmt::print("auxtrail {}\n", AUXTRAIL_VERSION);
+    return 0;
+  }
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help(stdout);
+    return 0;
+  }
+  const auto* found =
+      std::find_if(std::begin(kSubcommands), std::end(kSubcommands),
+                   [name](const Subcommand& subcommand) { return subcommand.name == name; });
+  if (found == std::end(kSubcommands)) {
+    if (!name.empty()) fmt::print(stderr, "auxtrail: '{}' is no command\n\n", name);
+    print_help(stderr);
+    return 2;
+  }
+  return found->run(Arguments(values + 2, values + count));
+}
+
+}  // namespace
+}  // namespace auxtrail::cli
+
+int main(int count, char** values) { return auxtrail::cli::run(count, values); }

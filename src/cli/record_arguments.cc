@@ -1,0 +1,168 @@
+#include "cli/record_arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "record/size_text.h"
+
+namespace auxtrail::cli {
+namespace {
+
+using record::RecordOptions;
+
+constexpr std::string_view kValueLetters = "eFcom";
+constexpr std::array<std::string_view, 6> kValueOptions = {"--event",  "--freq",       "--count",
+                                                           "--output", "--mmap-pages", "--trace"};
+
+// The option texts as given; empty where an option was not.
+struct Texts {
+  std::string event;
+  std::string frequency;
+  std::string count;
+  std::string output;
+  std::string aux_sample;
+  std::string pages;
+  std::string trace;
+  bool no_inherit = false;
+  bool quiet = false;
+};
+
+void add_options(CLI::App& app, Texts& texts) {
+  app.add_option("-e,--event", texts.event,
+                 "The event whose overflows take the samples (task-clock:u)");
+  app.add_option("-F,--freq", texts.frequency, "Samples per second, or max (999)");
+  app.add_option("-c,--count", texts.count, "A sample every so many events, instead of -F");
+  app.add_option("-o,--output", texts.output,
+                 "The file to write (perf.data); an old one becomes FILE.old");
+  app.add_option("--aux-sample", texts.aux_sample,
+                 "--aux-sample[=SIZE]: bytes of execution history per sample (4096)");
+  app.add_option("-m,--mmap-pages", texts.pages,
+                 "DATA[,AUX]: ring sizes per thread in pages, or with B/K/M/G (128,16)");
+  app.add_flag("-i,--no-inherit", texts.no_inherit,
+               "Sample the command's first thread only, no children");
+  app.add_option("--trace", texts.trace, "The trace unit: auto or soft (auto)");
+  app.add_flag("-q,--quiet", texts.quiet, "Print no warnings and no summary");
+  app.footer(
+      "The command's exit status is passed on. 127: the command was not found, 126: it cannot be\n"
+      "executed, 1: recording failed or the program cannot be sampled, 2: wrong usage.");
+}
+
+Status take_rate(const Texts& texts, RecordOptions& options) {
+  if (texts.frequency == "max") {
+    options.frequency_max = true;
+  } else if (!texts.frequency.empty()) {
+    AUXTRAIL_ASSIGN(options.frequency_hz, record::parse_size(texts.frequency, "-F"));
+  }
+  if (!texts.count.empty()) {
+    AUXTRAIL_ASSIGN(options.period, record::parse_size(texts.count, "-c"));
+    if (options.period == 0) {
+      return fail({"choose the period", "-c 0", "a period must not be 0", "give 1 or more"});
+    }
+  }
+  return {};
+}
+
+Status take_sizes(const Texts& texts, RecordOptions& options) {
+  if (!texts.aux_sample.empty()) {
+    AUXTRAIL_ASSIGN(const uint64_t bytes, record::parse_size(texts.aux_sample, "--aux-sample"));
+    options.aux_sample_bytes = static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
+  }
+  if (!texts.pages.empty()) {
+    const size_t comma = texts.pages.find(',');
+    const std::string data = texts.pages.substr(0, comma);
+    if (!data.empty()) {
+      AUXTRAIL_ASSIGN(options.data_pages, record::parse_pages(data, "-m"));
+    }
+    if (comma != std::string::npos) {
+      AUXTRAIL_ASSIGN(options.aux_pages, record::parse_pages(texts.pages.substr(comma + 1), "-m"));
+    }
+  }
+  return {};
+}
+
+Status take_trace(const Texts& texts, RecordOptions& options) {
+  if (texts.trace.empty() || texts.trace == "auto") return {};
+  if (texts.trace != "soft") {
+    return fail({"choose the trace unit", "--trace=" + texts.trace, "no such trace unit",
+                 "use auto or soft"});
+  }
+  options.trace = record::TraceChoice::kSoftware;
+  return {};
+}
+
+Result<RecordOptions> to_options(const Texts& texts) {
+  RecordOptions options;
+  if (!texts.event.empty()) options.event = texts.event;
+  if (!texts.output.empty()) options.output = texts.output;
+  options.inherit = !texts.no_inherit;
+  options.quiet = texts.quiet;
+  AUXTRAIL_TRY(take_rate(texts, options));
+  AUXTRAIL_TRY(take_sizes(texts, options));
+  AUXTRAIL_TRY(take_trace(texts, options));
+  return options;
+}
+
+// How many words the option at the front takes: itself, and its value if that stands apart.
+size_t words_of_option(const std::string& word) {
+  if (word.substr(0, 2) == "--") {
+    return std::find(kValueOptions.begin(), kValueOptions.end(), word) != kValueOptions.end() ? 2
+                                                                                              : 1;
+  }
+  for (size_t i = 1; i < word.size(); ++i) {
+    if (kValueLetters.find(word[i]) != std::string_view::npos) return i + 1 == word.size() ? 2 : 1;
+  }
+  return 1;
+}
+
+}  // namespace
+
+size_t find_command_word(const Arguments& arguments) {
+  size_t index = 0;
+  while (index < arguments.size()) {
+    const std::string& word = arguments[index];
+    if (word == "--") return index + 1;
+    if (word.size() < 2 || word[0] != '-') return index;
+    index += words_of_option(word);
+  }
+  return arguments.size();
+}
+
+Result<RecordArguments> parse_record_arguments(const Arguments& arguments) {
+  Texts texts;
+  CLI::App app("Runs CMD and records the execution history that leads up to each sample.",
+               "auxtrail record [--] CMD [ARGUMENTS]");
+  add_options(app, texts);
+  const size_t command = std::min(find_command_word(arguments), arguments.size());
+  std::vector<std::string> words(arguments.begin(),
+                                 arguments.begin() + static_cast<std::ptrdiff_t>(command));
+  if (!words.empty() && words.back() == "--") words.pop_back();
+  // perf's --aux-sample takes a value with '=' only; without one it means the default.
+  std::replace(words.begin(), words.end(), std::string("--aux-sample"),
+               fmt::format("--aux-sample={}", record::kDefaultAuxSampleBytes));
+  std::reverse(words.begin(), words.end());  // CLI11 takes them last first
+  try {
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    return RecordArguments{{}, app.help()};
+  } catch (const CLI::ParseError& error) {
+    return fail({"read the command line", "", error.what(), "see auxtrail record --help"});
+  }
+  RecordArguments result;
+  AUXTRAIL_ASSIGN(result.options, to_options(texts));
+  result.options.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(command),
+                                arguments.end());
+  if (result.options.command.empty()) {
+    return fail({"read the command line", "", "no command to record",
+                 "auxtrail record [OPTIONS] [--] CMD"});
+  }
+  result.options.recorder_command_line = {"auxtrail", "record"};
+  result.options.recorder_command_line.insert(result.options.recorder_command_line.end(),
+                                              arguments.begin(), arguments.end());
+  return result;
+}
+
+}  // namespace auxtrail::cli

@@ -1,0 +1,234 @@
+#include "record/collector.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "abi/sample_layout.h"
+#include "abi/side_band.h"
+#include "record/clock.h"
+
+namespace auxtrail::record {
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kExitMemoryNs = 5 * kSecondNs;  // samples of a thread come at most so late
+
+perfdata::ClockData clock_data() {
+  timespec wall{};
+  perfdata::ClockData data;
+  data.clockid = CLOCK_MONOTONIC;
+  data.clock_ns = monotonic_ns();
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  data.wall_clock_ns =
+      static_cast<uint64_t>(wall.tv_sec) * kSecondNs + static_cast<uint64_t>(wall.tv_nsec);
+  return data;
+}
+
+}  // namespace
+
+Collector::Collector(SessionPlan plan, perfdata::Writer writer,
+                     std::optional<KernelSideBand> side_band, pid_t root)
+    : plan_(std::move(plan)),
+      writer_(std::move(writer)),
+      kernel_side_band_(std::move(side_band)),
+      synthetic_side_band_(abi::SampleFormat::from_attr(plan_.config.leader),
+                           plan_.config.leader_id),
+      take_side_band_([this](std::span<const std::byte> record) { take_side_band(record); }),
+      side_band_format_(abi::SampleFormat::from_attr(plan_.config.leader)),
+      check_(plan_.config, monotonic_ns()),
+      previous_round_ns_(monotonic_ns()) {
+  census_.add_root(root);
+}
+
+void Collector::add(Connection connection) {
+  if (failure_) return;
+  census_.note_connection(connection.pid, connection.time_ns);
+  ++summary_.processes;
+  if (connection.hello.trigger == channel::Trigger::kKernelEvent) {
+    ++summary_.kernel_triggers;
+  } else {
+    ++summary_.trigger_refusals[connection.hello.trigger_errno];
+    summary_.timer_hz = connection.hello.timer_hz;
+  }
+  // The process has executed another program: its older memory has no threads any more.
+  const auto older =
+      std::find_if(processes_.begin(), processes_.end(),
+                   [&](const TracedProcess& process) { return process.pid() == connection.pid; });
+  if (older != processes_.end()) {
+    older->drain(context());
+    retire(*older);
+    processes_.erase(older);
+  }
+  if (!kernel_side_band_ && connection.process) {
+    synthetic_side_band_.add_process(*connection.process, connection.time_ns, take_side_band_);
+  }
+  processes_.emplace_back(std::move(connection), plan_.config);
+}
+
+void Collector::round() {
+  if (failure_) return;
+  const uint64_t now_ns = monotonic_ns();
+  drain_side_band();
+  drain_processes();
+  census_.forget_exited(now_ns - std::min(now_ns, kExitMemoryNs));
+  // What was written to the rings before the previous round began has been drained by now, whatever
+  // ring it was in.
+  write_until(previous_round_ns_);
+  previous_round_ns_ = now_ns;
+  if (now_ns >= next_flush_ns_) {
+    check(writer_.flush());
+    next_flush_ns_ = now_ns + kSecondNs;
+  }
+}
+
+void Collector::finish(const std::vector<std::string>& recorder_command_line) {
+  round();
+  for (TracedProcess& process : processes_) {
+    if (!process.ended()) ++summary_.still_running;
+    retire(process);
+  }
+  stop_sampling();
+  write_until(UINT64_MAX);
+  check(writer_.write_features_and_close(features(recorder_command_line)));
+  summary_.file = writer_.name();
+  summary_.file_bytes = writer_.file_bytes();
+  summary_.event_name = plan_.event_name;
+  if (kernel_side_band_) summary_.coverage = census_.coverage(plan_.config.inherit_children == 0);
+}
+
+bool Collector::knows(pid_t pid) const {
+  if (census_.thread_state(pid, pid) != Census::ThreadState::kUnknown) return true;
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [pid](const TracedProcess& process) { return process.pid() == pid; });
+}
+
+void Collector::drain_side_band() {
+  fill_ = 0;
+  if (!kernel_side_band_) return;
+  kernel_side_band_->drain(take_side_band_);
+  fill_ = kernel_side_band_->fill();
+}
+
+void Collector::drain_processes() {
+  // Asking /proc about each thread costs; the kernel's side-band tells of almost every end.
+  const bool look_at_proc = !kernel_side_band_ || monotonic_ns() >= next_flush_ns_;
+  const TracedProcess::Context drain_context = context();
+  for (auto process = processes_.begin(); process != processes_.end();) {
+    const bool ended = process->ended();  // asked first: nothing comes after the drain then
+    if (!kernel_side_band_) update_synthetic(*process);
+    process->drain(drain_context);
+    fill_ = std::max(fill_, process->fill());
+    if (!ended) {
+      process->free_slots(census_, look_at_proc);
+      ++process;
+      continue;
+    }
+    if (!kernel_side_band_) {
+      synthetic_side_band_.end_process(process->pid(), monotonic_ns(), take_side_band_);
+    }
+    retire(*process);
+    process = processes_.erase(process);
+  }
+}
+
+void Collector::update_synthetic(TracedProcess& process) {
+  if (!process.mappings_changed()) return;
+  synthetic_side_band_.update_mappings(read_process(process.pid()), previous_round_ns_,
+                                       take_side_band_);
+}
+
+void Collector::take_side_band(std::span<const std::byte> bytes) {
+  abi::Record record;
+  abi::SampleId id;
+  if (abi::first_record(bytes, record) != abi::RecordStatus::kOk ||
+      abi::parse_trailer(record, side_band_format_, id) != abi::ParseStatus::kOk) {
+    ++summary_.records.side_band_lost;
+    return;
+  }
+  note_side_band(record);
+  queue_.push(id.time_ns, bytes);
+}
+
+void Collector::note_side_band(const abi::Record& record) {
+  const auto parsed = [&](auto& out) {
+    return abi::parse(record, side_band_format_, out) == abi::ParseStatus::kOk;
+  };
+  abi::MmapRecord mapping;
+  abi::TaskRecord task;
+  abi::CommRecord comm;
+  abi::LostRecord lost;
+  switch (record.type) {
+    case PERF_RECORD_MMAP2:
+      if (parsed(mapping)) code_files_.note(mapping);
+      break;
+    case PERF_RECORD_FORK:
+      if (parsed(task)) census_.note_fork(task);
+      break;
+    case PERF_RECORD_EXIT:
+      if (parsed(task)) census_.note_exit(task);
+      break;
+    case PERF_RECORD_COMM:
+      if (parsed(comm)) census_.note_comm(comm);
+      break;
+    case PERF_RECORD_LOST:
+      if (parsed(lost)) add_saturating(summary_.records.side_band_lost, lost.lost);
+      break;
+    default:
+      break;
+  }
+}
+
+void Collector::retire(TracedProcess& process) {
+  summary_.records.add(process.record_totals());
+  summary_.records.orphan_slots += process.untied_slots();
+  summary_.units.add(process.unit_totals());
+}
+
+void Collector::write_until(uint64_t cutoff_ns) {
+  if (failure_) return;
+  const size_t count = queue_.take_until(
+      cutoff_ns, [this](std::span<const std::byte> record) { check(writer_.append(record)); });
+  if (count != 0) check(writer_.finished_round());
+}
+
+void Collector::check(Status status) {
+  if (status || failure_) return;
+  failure_ = std::move(status).error();
+  stop_sampling();
+}
+
+void Collector::stop_sampling() {
+  for (TracedProcess& process : processes_) process.stop_trigger();
+}
+
+TracedProcess::Context Collector::context() {
+  TracedProcess::Context result{
+      check_,
+      census_,
+      kernel_side_band_.has_value(),
+      *scratch_,
+      [this](uint64_t time_ns, std::span<const std::byte> record) { queue_.push(time_ns, record); },
+      {}};
+  if (!kernel_side_band_) {
+    result.new_thread = [this](pid_t pid, pid_t tid) {
+      synthetic_side_band_.add_thread(pid, tid, read_thread_name(pid, tid), previous_round_ns_,
+                                      take_side_band_);
+    };
+  }
+  return result;
+}
+
+perfdata::Features Collector::features(
+    const std::vector<std::string>& recorder_command_line) const {
+  perfdata::Features features;
+  perfdata::describe_this_machine(features);
+  features.version = "auxtrail " AUXTRAIL_VERSION;
+  features.command_line = recorder_command_line;
+  if (!plan_.intel_pt.present) features.pmus.push_back({plan_.intel_pt.pmu_type, "intel_pt"});
+  features.build_ids = code_files_.build_ids();
+  features.clock_resolution_ns = 1;
+  features.clock_data = clock_data();
+  return features;
+}
+
+}  // namespace auxtrail::record

@@ -1,0 +1,43 @@
+// From options and machine to the one configuration of a session: what the trace unit opens in each
+// process, what the samples look like, and the events of the file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "channel/layout.h"
+#include "perfdata/event.h"
+#include "record/event_choice.h"
+#include "record/machine.h"
+#include "record/options.h"
+
+namespace auxtrail::record {
+
+// Ids of the events in the file; the first event's id also marks the side-band records.
+inline constexpr uint64_t kLeaderId = 1;
+inline constexpr uint64_t kSamplerId = 2;
+
+// intel_pt's config bits: pt, TSC, noretcomp, branch.
+inline constexpr uint64_t kIntelPtConfig = 0x1 | 0x400 | 0x800 | 0x2000;
+
+struct SessionPlan {
+  channel::SessionConfig config;
+  std::string event_name;  // "task-clock:u"
+  IntelPt intel_pt;
+  std::vector<std::string> warnings;  // what was changed: a throttled frequency, a clipped size
+};
+
+// Errors: an unknown event, a frequency or period of 0, an AUX sample size out of range, rings too
+// small for one sample.
+Result<SessionPlan> plan_session(const RecordOptions& options, const IntelPt& intel_pt,
+                                 uint64_t max_rate_hz);
+
+// The two events of the file, AUX leader first.
+std::vector<perfdata::Event> file_events(const SessionPlan& plan);
+
+// The attr of the side-band event that the recorder opens for itself; its records carry the trailer
+// of the leader's layout.
+perf_event_attr side_band_attr(const channel::SessionConfig& config);
+
+}  // namespace auxtrail::record

@@ -1,0 +1,116 @@
+#include "record/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "channel/reasons.h"
+
+namespace auxtrail::record {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;  // perf's "MB"
+
+std::string trigger_text(const Summary& summary) {
+  std::vector<std::string> parts;
+  if (summary.kernel_triggers != 0 || summary.processes == 0) {
+    parts.push_back("kernel event " + summary.event_name);
+  }
+  for (const auto& [sys_errno, processes] : summary.trigger_refusals) {
+    const std::string why =
+        sys_errno != 0 ? fmt::format(" because perf_event_open: {}", ::strerrorname_np(sys_errno))
+                       : std::string();
+    parts.push_back(fmt::format("thread timers at {} Hz{}", summary.timer_hz, why));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string captured_line(const Summary& summary) {
+  return fmt::format(
+      "Captured and wrote {:.3f} MB {} ({} samples, {:.1f} MB AUX, trace unit: {}, "
+      "trigger: {})",
+      static_cast<double>(summary.file_bytes) / kMiB, summary.file, summary.records.samples,
+      static_cast<double>(summary.records.aux_bytes) / kMiB, summary.trace_unit,
+      trigger_text(summary));
+}
+
+struct Loss {
+  uint64_t count;
+  const char* text;
+};
+
+// Each kind of loss is another thing and is told apart; only those that happened are named.
+std::string losses_line(const Summary& summary) {
+  const RecordTotals& records = summary.records;
+  const UnitTotals& units = summary.units;
+  const Loss losses[] = {
+      {std::max(units.lost_samples, records.lost_records),
+       "samples found no room in the data ring"},
+      {units.no_slot_overflows, "overflows of threads beyond the 64 of a process"},
+      {units.deferred, "overflows came late (SIGTRAP was blocked)"},
+      {records.bad_records, "records refused (damaged by the program)"},
+      {records.bad_rings, "rings found damaged"},
+      {records.orphan_slots, "rings of unknown threads"},
+      {records.side_band_lost, "side-band records"},
+      {summary.refused_connections, "connections refused"},
+  };
+  std::vector<std::string> parts;
+  for (const Loss& loss : losses) {
+    if (loss.count != 0) parts.push_back(fmt::format("{} {}", loss.count, loss.text));
+  }
+  return parts.empty() ? "" : fmt::format("Lost: {}", fmt::join(parts, ", "));
+}
+
+std::string windows_line(const UnitTotals& units) {
+  std::vector<std::pair<uint64_t, size_t>> by_count;
+  uint64_t windows = 0;
+  for (size_t i = 0; i < channel::kReasonCount; ++i) {
+    add_saturating(windows, units.ended_by[i]);
+    if (units.ended_by[i] != 0 && static_cast<channel::Reason>(i) != channel::Reason::kFull) {
+      by_count.emplace_back(units.ended_by[i], i);
+    }
+  }
+  if (by_count.empty()) return "";
+  std::sort(by_count.rbegin(), by_count.rend());
+  std::vector<std::string> parts;
+  for (const auto& [count, index] : by_count) {
+    parts.push_back(fmt::format("{} {}", count, channel::kReasonNames[index]));
+  }
+  const uint64_t full = units.ended_by[static_cast<size_t>(channel::Reason::kFull)];
+  return fmt::format("Windows: {} in all, {} full, ended early: {}", windows, full,
+                     fmt::join(parts, ", "));
+}
+
+std::string processes_line(const Summary& summary) {
+  std::vector<std::string> parts;
+  if (summary.coverage && summary.coverage->missed != 0) {
+    parts.push_back(
+        fmt::format("not sampled: {} of {} program starts (static, setuid, other machine or "
+                    "cleared environment)",
+                    summary.coverage->missed, summary.coverage->images));
+  }
+  if (summary.still_running != 0) {
+    parts.push_back(
+        fmt::format("{} still running, recorded up to the command's end", summary.still_running));
+  }
+  return parts.empty() ? "" : fmt::format("Processes: {}", fmt::join(parts, "; "));
+}
+
+}  // namespace
+
+std::vector<std::string> summary_lines(const Summary& summary) {
+  std::vector<std::string> lines;
+  const std::string side_band = summary.side_band_note.empty()
+                                    ? ""
+                                    : "Side-band made from /proc (" + summary.side_band_note +
+                                          "): short-lived code is missed";
+  for (const std::string& text :
+       {captured_line(summary), losses_line(summary), windows_line(summary.units),
+        processes_line(summary), side_band}) {
+    if (!text.empty()) lines.push_back("[ auxtrail record: " + text + " ]");
+  }
+  return lines;
+}
+
+}  // namespace auxtrail::record

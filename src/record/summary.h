@@ -1,0 +1,36 @@
+// What a recording amounted to, and the lines that `auxtrail record` prints about it at the end.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/census.h"
+#include "record/totals.h"
+
+namespace auxtrail::record {
+
+struct Summary {
+  std::string file;
+  uint64_t file_bytes = 0;
+  std::string trace_unit;  // "software (no Intel PT: ...)"
+  std::string event_name;
+  RecordTotals records;
+  UnitTotals units;
+  uint64_t processes = 0;        // that connected
+  uint64_t kernel_triggers = 0;  // of these, with a kernel event as trigger
+  uint32_t timer_hz = 0;         // rate of thread timers, of the last process that used them
+  std::map<int, uint64_t> trigger_refusals;  // errno of perf_event_open -> processes
+  std::optional<Census::Coverage> coverage;  // nothing where the side-band could not tell
+  uint64_t refused_connections = 0;
+  uint64_t still_running = 0;  // processes that outlived the command
+  std::string side_band_note;  // why the kernel's side-band was not used; empty if it was
+};
+
+// "[ auxtrail record: Captured and wrote ... ]" and, as far as there is anything to tell, one line
+// each about losses, windows that ended early, and processes that were not sampled.
+std::vector<std::string> summary_lines(const Summary& summary);
+
+}  // namespace auxtrail::record
