@@ -35,8 +35,8 @@ enum class InsnClass : uint8_t {
 struct Insn {
   uint8_t length = 0;  // bytes, 1..15; 0 when kInvalid
   InsnClass cls = InsnClass::kInvalid;
-  uint8_t opcode = 0;        // last opcode byte (e.g. 0x74 for je rel8, 0x84 for 0f 84)
-  uint8_t map = 0;           // 0: one byte, 1: 0f, 2: 0f38, 3: 0f3a, 4..7 VEX/EVEX maps as encoded
+  uint8_t opcode = 0;  // last opcode byte (e.g. 0x74 for je rel8, 0x84 for 0f 84)
+  uint8_t map = 0;     // 0: one byte, 1: 0f, 2: 0f38, 3: 0f3a, 5, 6 (EVEX), 8..10 (XOP) as encoded
   uint8_t modrm_offset = 0;  // from the instruction's start, 0 if none
   uint8_t disp_offset = 0;   // of the displacement, 0 if none
   uint8_t disp_size = 0;     // 0, 1, 4 (8 for moffs)
@@ -45,8 +45,9 @@ struct Insn {
   uint8_t rex = 0;      // the REX byte, 0 if none
   uint8_t segment = 0;  // segment override prefix 0x64/0x65 in force, else 0
   bool rip_relative = false;
-  bool operand_size_16 = false;  // 0x66 in force
-  bool address_size_32 = false;  // 0x67 in force
+  bool operand_size_16 =
+      false;  // 0x66 in legacy code, not overridden by REX.W (mandatory prefix of SSE too)
+  bool address_size_32 = false;  // 0x67 in force; with rip_relative the address is EIP-relative
   int64_t relative = 0;          // branch displacement of the rel8/rel32 classes, sign extended
   uint16_t return_pop = 0;       // ret imm16
 
