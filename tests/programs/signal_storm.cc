@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 
 #include <cmath>
 
@@ -20,10 +21,13 @@ bool IsBlocked(int signal) {
   return sigismember(&mask, signal) == 1;
 }
 
-void Handler(int signal, siginfo_t* info, void*) {
+void Handler(int signal, siginfo_t* info, void* context) {
   CHECK(info->si_signo == signal);
   CHECK(IsBlocked(signal));
-  CHECK(IsBlocked(SIGUSR1) == (signal == SIGPROF));
+  // Handlers nest, and the mask of an outer one stays.
+  const auto* user = static_cast<ucontext_t*>(context);
+  const bool by_outer = sigismember(&user->uc_sigmask, SIGUSR1) == 1;
+  CHECK(IsBlocked(SIGUSR1) == (signal == SIGPROF || by_outer));
   CHECK(!IsBlocked(SIGUSR2));
   g_seen[signal] = g_seen[signal] + 1;
   g_clobber = std::sin(static_cast<double>(g_seen[signal]));

@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import cases
 import inputs
@@ -98,6 +99,7 @@ class Runner:
     def run(self, prefix, name):
         folder = self.fresh_folder()
         stdin = self.case.stdin.format(**self.words) or os.devnull
+        started, cpu_before = time.monotonic(), _children_cpu_s()
         # The streams' files lie in the folder, so that they are compared with the rest.
         with open(stdin, "rb") as source, open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
             process = subprocess.Popen(prefix + self.command(), cwd=folder, env=self.environment(), stdin=source,
@@ -108,6 +110,8 @@ class Runner:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 raise SystemExit(f"{name} run: no end after {self.case.timeout_s} s")
+        cpu_s, wall_s = _children_cpu_s() - cpu_before, time.monotonic() - started
+        print(f"{name} run: {cpu_s:.2f} s of CPU time, {wall_s:.2f} s in all")
         return Outcome(status, folder)
 
     def record_prefix(self):
@@ -136,6 +140,11 @@ class Runner:
             return list(differences(native, self.run([], "second native")))
         traced = self.run(self.record_prefix(), "traced")
         return list(differences(native, traced)) + ([] if self.arguments.no_verify else self.verify())
+
+
+def _children_cpu_s():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _clean_state():

@@ -28,8 +28,7 @@ echo "waited $?"
 cat <<END | tr a-z A-Z
 here $(echo nested $(echo deeper))
 END
-(kill -SEGV $BASHPID) 2>/dev/null
-echo "child $?"
+{ (kill -SEGV $BASHPID); echo "child $?"; } 2>/dev/null
 exec 5>&1
 ls -1 /proc/self/fd | tr '\n' ' '
 exit 7
