@@ -51,8 +51,8 @@ constexpr Table<Lead, 256> makeLeads() {
 constexpr Table<Lead, 256> kLeads = makeLeads();
 
 // The size of every kind of immediate, by REX.W, operand size 16 and "ModRM.reg is 0 or 1".
-constexpr unsigned immContext(bool wide, bool operand_size_16, bool low_reg) {
-  return (wide ? 1u : 0u) | (operand_size_16 ? 2u : 0u) | (low_reg ? 4u : 0u);
+constexpr unsigned immContext(bool wide, bool operand_size_16) {
+  return static_cast<unsigned>(wide) | static_cast<unsigned>(operand_size_16) << 1;  // and kLowReg
 }
 
 constexpr uint8_t immSize(Imm imm, bool wide, bool operand_size_16, bool low_reg) {
@@ -87,8 +87,7 @@ constexpr auto makeImmSizes() {
   Table<Table<uint8_t, 8>, static_cast<size_t>(Imm::kCount)> sizes{};
   for (size_t kind = 0; kind < sizes.size(); ++kind) {
     for (unsigned i = 0; i < 8; ++i) {
-      sizes[kind][immContext(i & 1, i & 2, i & 4)] =
-          immSize(static_cast<Imm>(kind), i & 1, i & 2, i & 4);
+      sizes[kind][i] = immSize(static_cast<Imm>(kind), i & 1, i & 2, i & kLowReg);
     }
   }
   return sizes;
@@ -99,14 +98,22 @@ constexpr bool isNearBranch(InsnClass cls) {
   return cls >= InsnClass::kCondJump && cls <= InsnClass::kReturn;
 }
 
-int32_t loadSigned32(const uint8_t* p) {
-  return static_cast<int32_t>(static_cast<uint32_t>(p[0]) | static_cast<uint32_t>(p[1]) << 8 |
-                              static_cast<uint32_t>(p[2]) << 16 |
-                              static_cast<uint32_t>(p[3]) << 24);
+uint32_t load32(const uint8_t* p) {
+  return static_cast<uint32_t>(p[0]) | static_cast<uint32_t>(p[1]) << 8 |
+         static_cast<uint32_t>(p[2]) << 16 | static_cast<uint32_t>(p[3]) << 24;
+}
+
+// The branch displacement at `code`, 0 for other immediates. Four bytes are read; no branches.
+[[gnu::always_inline]] inline int32_t relativeTarget(Imm kind, const uint8_t* code) {
+  const uint32_t is8 = kind == Imm::kRel8 ? 1 : 0;
+  const uint32_t is32 = kind == Imm::kRel32 ? 1 : 0;
+  const uint32_t shift = is8 * 24;
+  const auto value = static_cast<int32_t>(load32(code) << shift) >> shift;
+  return value & -static_cast<int32_t>(is8 | is32);
 }
 
 // Immediates that decide more than the length. `code` is at the immediate.
-bool rareImmediate(Imm imm, const uint8_t* code, const Prefixes& prefixes, Insn& insn) {
+[[gnu::noinline]] bool rareImmediate(Imm imm, const uint8_t* code, Insn& insn) {
   switch (imm) {
     case Imm::kReturn16:
       insn.return_pop = static_cast<uint16_t>(code[0] | code[1] << 8);
@@ -116,28 +123,28 @@ bool rareImmediate(Imm imm, const uint8_t* code, const Prefixes& prefixes, Insn&
       return true;
     case Imm::kMoffs:
       insn.disp_offset = insn.length;
-      insn.disp_size = prefixes.address_size_32 ? 4 : 8;
+      insn.disp_size = insn.address_size_32 ? 4 : 8;
       insn.length = static_cast<uint8_t>(insn.length + insn.disp_size);
       return true;
     default:  // kControl
-      return (prefixes.rex & 4) == 0;
+      return (insn.rex & 4) == 0;
   }
 }
 
 // Decodes what follows the opcode; `code` is there, `offset` bytes into the instruction. False if
 // invalid. Inlined twice: with most prefixes known to be absent, and in general.
 [[gnu::always_inline]] inline bool decodeLegacy(const uint8_t* code, unsigned offset,
-                                                const Prefixes& prefixes, unsigned map,
-                                                unsigned opcode, unsigned pp, Insn& insn) {
+                                                Prefixes prefixes, unsigned map, unsigned opcode,
+                                                unsigned pp, Insn& insn) {
   const Form form = kLegacyForms[map][opcode * 4 + pp];
   const uint8_t modrm = code[0];
   const unsigned reg = (modrm >> 3) & 7;
-  const InsnClass cls = kShapes[form.shape].cls[Shape::index(modrm)];
+  const ModrmInfo parts = readModrm(code, form.modrm);
+  const InsnClass cls = kShapes[form.shape].cls[parts.class_index];
   const bool wide = (prefixes.rex & 8) != 0;
   const bool operand_size_16 = prefixes.operand_size_16 && !wide;
-  const ModrmParts parts = modrmParts(code, form.modrm);
-  const unsigned imm_size =
-      kImmSizes[static_cast<size_t>(form.imm)][immContext(wide, operand_size_16, reg < 2)];
+  const unsigned context = parts.imm_context | immContext(wide, operand_size_16);
+  const unsigned imm_size = kImmSizes[static_cast<size_t>(form.imm)][context];
   if (cls == InsnClass::kInvalid) return false;
   if (prefixes.lock && (modrm >= 0xC0 || !((form.lock_regs >> reg) & 1))) return false;
   if (operand_size_16 && isNearBranch(cls)) return false;
@@ -147,20 +154,19 @@ bool rareImmediate(Imm imm, const uint8_t* code, const Prefixes& prefixes, Insn&
   insn.operand_size_16 = operand_size_16;
   setParts(insn, prefixes, form.modrm, offset, parts, imm_size);
   const uint8_t* imm = code + parts.size_bytes;
-  const int32_t relative32 = form.imm == Imm::kRel32 ? loadSigned32(imm) : 0;
-  insn.relative = form.imm == Imm::kRel8 ? static_cast<int8_t>(imm[0]) : relative32;
-  return form.imm < kFirstRareImm || rareImmediate(form.imm, imm, prefixes, insn);
+  insn.relative = relativeTarget(form.imm, imm);
+  return form.imm < kFirstRareImm || rareImmediate(form.imm, imm, insn);
 }
 
 // No prefix but REX, one-byte map or 0f. False also for whatever else there is: prefixes, 0f 38, 0f
 // 3a and the vector prefixes are undefined as opcodes.
 bool decodeCommon(const uint8_t* code, Insn& insn) {
-  const bool rex = (code[0] & 0xF0) == 0x40;
-  const uint8_t* p = code + (rex ? 1 : 0);
+  const unsigned rex = (code[0] & 0xF0) == 0x40 ? 1 : 0;
+  const uint8_t* p = code + rex;
   const unsigned map = p[0] == 0x0F ? 1 : 0;
   const unsigned opcode = p[map];
-  const Prefixes prefixes{.rex = rex ? code[0] : uint8_t{0}};
-  return decodeLegacy(p + 1 + map, (rex ? 1u : 0u) + 1 + map, prefixes, map, opcode, 0, insn);
+  const Prefixes prefixes{.rex = static_cast<uint8_t>(code[0] & (0u - rex))};
+  return decodeLegacy(p + 1 + map, rex + 1 + map, prefixes, map, opcode, 0, insn);
 }
 
 // Notes one prefix other than REX; false if it contradicts an earlier one.
@@ -217,7 +223,7 @@ bool isVectorPrefix(const uint8_t* code) {
   }
 }
 
-bool decodeGeneral(const uint8_t* code, Insn& insn) {
+[[gnu::noinline]] bool decodeGeneral(const uint8_t* code, Insn& insn) {
   Prefixes prefixes;
   unsigned offset = readPrefixes(code, prefixes);
   if (offset == kMaxLength) return false;

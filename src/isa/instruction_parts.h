@@ -19,50 +19,62 @@ struct Prefixes {
   bool address_size_32 = false;
 };
 
-// What follows a ModRM byte. The displacement of SIB base 5 with mod 0 comes on top.
-struct ModrmInfo {
-  uint8_t sib;
-  uint8_t disp_size;
+// All that a ModRM byte alone tells. Offsets are from that byte.
+struct alignas(8) ModrmInfo {
+  uint8_t size_bytes = 0;   // with SIB and displacement
+  uint8_t disp_offset = 0;  // 0 if there is no displacement
+  uint8_t disp_size = 0;
+  uint8_t class_index =
+      0;  // into Shape: memory forms by ModRM.reg, then register forms by the low six bits
+  uint8_t imm_context = 0;  // kLowReg if ModRM.reg is 0 or 1, see decode.cc
+  bool rip_relative = false;
+  bool may_lack_base =
+      false;  // SIB with mod 0: base 5 stands for a displacement without base register
 };
 
-constexpr Table<ModrmInfo, 256> makeModrmInfos() {
-  Table<ModrmInfo, 256> infos{};
-  for (unsigned i = 0; i < 0xC0; ++i) {
-    const unsigned mod = i >> 6, rm = i & 7;
-    infos[i].sib = rm == 4;
-    infos[i].disp_size = mod == 1 ? 1 : mod == 2 || rm == 5 ? 4 : 0;
-  }
+constexpr uint8_t kLowReg = 4;
+constexpr size_t kNoModrm = 256;  // the entry for instructions without ModRM: all zero
+
+constexpr ModrmInfo makeModrmInfo(unsigned byte) {
+  const unsigned mod = byte >> 6, reg = (byte >> 3) & 7, rm = byte & 7;
+  ModrmInfo info;
+  info.class_index = static_cast<uint8_t>(mod == 3 ? 8 + (byte & 63) : reg);
+  info.imm_context = reg < 2 ? kLowReg : 0;
+  info.size_bytes = 1;
+  if (mod == 3) return info;
+  const bool sib = rm == 4;
+  info.rip_relative = mod == 0 && rm == 5;
+  info.may_lack_base = mod == 0 && sib;
+  info.disp_size = mod == 1 ? 1 : mod == 2 || info.rip_relative ? 4 : 0;
+  info.disp_offset = info.disp_size != 0 ? (sib ? 2 : 1) : 0;
+  info.size_bytes = static_cast<uint8_t>((sib ? 2 : 1) + info.disp_size);
+  return info;
+}
+
+constexpr Table<ModrmInfo, 257> makeModrmInfos() {
+  Table<ModrmInfo, 257> infos{};
+  for (unsigned i = 0; i < 256; ++i) infos[i] = makeModrmInfo(i);
   return infos;
 }
-constexpr Table<ModrmInfo, 256> kModrmInfos = makeModrmInfos();
+inline constexpr Table<ModrmInfo, 257> kModrmInfos = makeModrmInfos();
 
-// Offsets from the ModRM byte; all zero if there is none.
-struct ModrmParts {
-  uint8_t size_bytes = 0;
-  uint8_t disp_offset = 0;
-  uint8_t disp_size = 0;
-  bool rip_relative = false;
-};
-
-// `code` is at the ModRM byte, of which two bytes must be readable even if it is not `present`. No
-// branches.
-[[gnu::always_inline]] inline ModrmParts modrmParts(const uint8_t* code, bool present) {
-  const unsigned mask = present ? 0xFF : 0;
-  const unsigned byte = code[0];
-  const ModrmInfo info = kModrmInfos[byte];
-  const bool no_base = (info.sib != 0) & (byte < 0x40) & ((code[1] & 7) == 5);
-  ModrmParts parts;
-  parts.disp_offset = static_cast<uint8_t>((1u + info.sib) & mask);
-  parts.disp_size = static_cast<uint8_t>((info.disp_size + (no_base ? 4u : 0u)) & mask);
-  parts.size_bytes = static_cast<uint8_t>(parts.disp_offset + parts.disp_size);
-  parts.rip_relative = present & ((byte & 0xC7) == 5);
-  return parts;
+// `code` is at the ModRM byte, of which two bytes must be readable even if it is not `present`.
+[[gnu::always_inline]] inline ModrmInfo readModrm(const uint8_t* code, bool present) {
+  // An index without a branch: whether there is a ModRM byte is hard to predict.
+  const size_t absent = present ? 0 : 1;
+  ModrmInfo info = kModrmInfos[(absent * kNoModrm) | (code[0] & (absent - 1))];
+  if (info.may_lack_base && (code[1] & 7) == 5) [[unlikely]] {
+    info.size_bytes = 6;
+    info.disp_offset = 2;
+    info.disp_size = 4;
+  }
+  return info;
 }
 
 // Fills what every encoding fills alike. The opcode ends and ModRM, if any, starts at
 // `modrm_offset`.
 [[gnu::always_inline]] inline void setParts(Insn& insn, const Prefixes& prefixes, bool has_modrm,
-                                            unsigned modrm_offset, const ModrmParts& parts,
+                                            unsigned modrm_offset, const ModrmInfo& parts,
                                             unsigned imm_size) {
   const unsigned imm_offset = modrm_offset + parts.size_bytes;
   insn.length = static_cast<uint8_t>(imm_offset + imm_size);

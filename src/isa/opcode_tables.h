@@ -43,9 +43,6 @@ constexpr Imm kFirstRareImm = Imm::kReturn16;
 // low six bits.
 struct Shape {
   Table<InsnClass, 72> cls{};
-  static constexpr unsigned index(uint8_t modrm) {
-    return modrm >= 0xC0 ? 8u + (modrm & 63u) : (modrm >> 3) & 7u;
-  }
 };
 
 // The first shapes give every ModRM value the same class (and serve opcodes without ModRM): their

@@ -174,7 +174,7 @@ bool decodeVector(const uint8_t* code, unsigned offset, const Prefixes& prefixes
   insn.cls = InsnClass::kOther;
   insn.map = v.map;
   insn.opcode = v.opcode;
-  setParts(insn, prefixes, form.modrm, offset + v.size_bytes + 1, modrmParts(modrm, form.modrm),
+  setParts(insn, prefixes, form.modrm, offset + v.size_bytes + 1, readModrm(modrm, form.modrm),
            form.imm_size);
   return true;
 }
