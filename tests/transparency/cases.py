@@ -82,7 +82,10 @@ REAL = [
     Case("bash_forks", "for i in {{1..250}}; do x=$(echo $i); /bin/true; (:); y=$((x + ${{y:-0}})); done; echo $y"),
     Case("dash", ["dash", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done; "
                   "for k in 1 2 3 4 5; do echo $(expr $k + $i); done"]),
-    Case("awk", ["awk", "{{ n[$1 % 1009] += $1; for (i = 0; i < 4; i++) s = (s * 31 + length($2) + i) % 1000003; "
+    Case("mawk", ["mawk", "{{ n[$1 % 1009] += $1; for (i = 0; i < 4; i++) s = (s * 31 + length($2) + i) % 1000003; "
+                 "if ($2 ~ /[a-d]9+/) m++ }} END {{ for (k = 0; k < 1009; k += 100) print k, n[k]; print s, m }}",
+                 "{inputs}/numbers"]),
+    Case("gawk", ["gawk", "{{ n[$1 % 1009] += $1; for (i = 0; i < 4; i++) s = (s * 31 + length($2) + i) % 1000003; "
                  "if ($2 ~ /[a-d]9+/) m++ }} END {{ for (k = 0; k < 1009; k += 100) print k, n[k]; print s, m }}",
                  "{inputs}/numbers"]),
     Case("sort", "sort --parallel=4 -S 2M -T . -k2,2 -k1,1n {inputs}/numbers | md5sum; "

@@ -1,0 +1,47 @@
+# The user's face of the build. `make demo` and `make test` are all that a fresh Debian 12 machine needs.
+# Everything else stands in CMakeLists.txt and CMakePresets.json.
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 600
+TEST_JOBS ?= 2
+RELEASE := build/release
+AUXTRAIL := $(RELEASE)/src/cli/auxtrail
+
+.DEFAULT_GOAL := help
+.PHONY: help deps release dev demo test bench install fuzz truth-long clean
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+deps: ## install the Debian packages that building and testing need
+	@scripts/install-deps.sh
+
+release: deps
+	@cmake --preset release
+	@cmake --build --preset release -j $(JOBS)
+
+dev: deps
+	@cmake --preset dev
+	@cmake --build --preset dev -j $(JOBS)
+
+demo: release ## record perl at work and print the report: which functions, through which branches
+	@scripts/demo $(AUXTRAIL)
+
+test: dev ## build with all warnings on and run every test
+	@ctest --preset dev -j $(TEST_JOBS)
+
+bench: release ## what recording costs, next to perf, valgrind and QEMU; writes bench-results.json
+	@python3 -B bench/bench.py --build $(RELEASE) --output bench-results.json
+
+install: release ## install below PREFIX (default /usr/local); DESTDIR is honoured
+	@cmake --install $(RELEASE) --prefix $(PREFIX)
+
+fuzz: deps ## every libFuzzer target for FUZZ_SECONDS (default 600) under asan and ubsan
+	@scripts/fuzz --seconds $(FUZZ_SECONDS)
+
+truth-long: dev ## the ground-truth comparison over ten times as many steps as `make test` takes
+	@AUXTRAIL_TRUTH_SCALE=10 ctest --preset dev -L truth
+
+clean: ## remove everything that was built
+	@rm -rf build
