@@ -2,6 +2,7 @@
 #include "image/address_space.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace auxtrail::image {
@@ -14,11 +15,18 @@ struct AddressSpaces::Event {
   int32_t parent_pid = 0;  // kFork
 };
 
-// One pid's events in time order, and the layout that was asked for last.
+// One pid's events in time order, and the layouts that were asked for last.
 struct AddressSpaces::Space {
   std::vector<Event> events;
-  size_t cached_position = 0;  // events applied to `cached`
-  std::shared_ptr<const Layout> cached;
+  // By the number of events applied. Some are kept, because a parent is asked for its past by its
+  // children.
+  std::map<size_t, std::shared_ptr<const Layout>> cached;
+
+  void remember(size_t position, std::shared_ptr<const Layout> layout) {
+    constexpr size_t kMaxCached = 16;
+    cached[position] = std::move(layout);
+    if (cached.size() > kMaxCached) cached.erase(cached.begin());
+  }
 };
 
 namespace {
@@ -94,8 +102,7 @@ void AddressSpaces::sort_events() {
   for (auto& [pid, space] : spaces_) {
     std::stable_sort(space.events.begin(), space.events.end(),
                      [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
-    space.cached.reset();
-    space.cached_position = 0;
+    space.cached.clear();
   }
   for (auto& [tid, names] : comms_) {
     std::stable_sort(names.begin(), names.end(),
@@ -119,14 +126,13 @@ std::shared_ptr<const Layout> AddressSpaces::layout_at(int32_t pid, uint64_t tim
                            [time_ns](const Event& event) { return event.time_ns <= time_ns; });
   const auto position = static_cast<size_t>(behind - space.events.begin());
   if (position == 0) return kEmpty;
-  if (space.cached && space.cached_position == position) return space.cached;
-  const bool forward = space.cached && space.cached_position < position;
-  auto built = replay(space, forward ? space.cached_position : 0, position,
-                      forward ? space.cached : kEmpty, depth);
-  // The replay of a fork may have visited this very space (a cycle of pids in a hostile file),
-  // never moved it.
-  space.cached = built;
-  space.cached_position = position;
+  auto above = space.cached.upper_bound(position);
+  const bool has_base = above != space.cached.begin();
+  if (has_base && std::prev(above)->first == position) return std::prev(above)->second;
+  const size_t base_position = has_base ? std::prev(above)->first : 0;
+  auto built =
+      replay(space, base_position, position, has_base ? std::prev(above)->second : kEmpty, depth);
+  space.remember(position, built);
   return built;
 }
 

@@ -61,7 +61,10 @@ void read_symbols(Dwfl_Module* module, uint64_t bias, std::vector<Candidate>& ca
         dwfl_module_getsym_info(module, i, &symbol, &address, &section, &elf, &symbol_bias);
     if (symbol_name == nullptr || *symbol_name == '\0') continue;
     if (!is_code(symbol, elf, section)) continue;
-    candidates.push_back({symbol_name, address - bias, symbol.st_size, binding_rank(symbol)});
+    // "memcpy@@GLIBC_2.14": the version is nothing a profile wants to tell apart.
+    std::string name(symbol_name);
+    name.resize(std::min(name.find('@', 1), name.size()));
+    candidates.push_back({std::move(name), address - bias, symbol.st_size, binding_rank(symbol)});
   }
 }
 
