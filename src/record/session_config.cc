@@ -55,7 +55,6 @@ perf_event_attr sampler_attr(const EventChoice& event, const RecordOptions& opti
 perf_event_attr trigger_attr(const EventChoice& event, const RecordOptions& options) {
   perf_event_attr attr = event.attr;
   attr.size = sizeof(attr);
-  attr.disabled = 1;
   attr.sigtrap = 1;
   attr.remove_on_exec = 1;
   attr.inherit = options.inherit ? 1 : 0;
