@@ -14,6 +14,12 @@ inline uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+inline uint64_t thread_cpu_ns() {
+  timespec now{};
+  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
 inline uint64_t ticks() { return __builtin_ia32_rdtsc(); }
 
 }  // namespace auxtrail::unit

@@ -25,17 +25,42 @@ T* reserve(size_t count) {
   return static_cast<T*>(sys::mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, kLazy));
 }
 
+// Page faults in new memory would cost more than translating: ask for many pages at once, a little
+// ahead of use.
+void prefault(uint8_t* needed_to, uint8_t** prefaulted, uint8_t* limit) {
+  constexpr size_t kStep = 64 * 1024;
+  if (needed_to <= *prefaulted) return;
+  const auto least = reinterpret_cast<uint64_t>(needed_to);
+  uint64_t to = reinterpret_cast<uint64_t>(*prefaulted) + kStep;
+  if (to < least) to = (least + kPageBytes - 1) & ~uint64_t{kPageBytes - 1};
+  if (to > reinterpret_cast<uint64_t>(limit)) to = reinterpret_cast<uint64_t>(limit);
+  constexpr int kPopulateWrite =
+      23;  // MADV_POPULATE_WRITE; older kernels refuse and fault page by page
+  const auto from = reinterpret_cast<uint64_t>(*prefaulted);
+  (void)sys::call(SYS_madvise, static_cast<long>(from), static_cast<long>(to - from),
+                  kPopulateWrite);
+  *prefaulted = reinterpret_cast<uint8_t*>(to);
+}
+
 }  // namespace
+
+bool CodeCache::ensure_ready() {
+  if (ready_ || failed_) return ready_;
+  ready_ = init() && map_.refresh(true, nullptr, nullptr);
+  failed_ = !ready_;
+  return ready_;
+}
 
 bool CodeCache::init() {
   blocks_ = reserve<Block>(kMaxBlocks);
   marks_ = reserve<InsnMark>(kMaxMarks);
-  hash_ = reserve<uint32_t>(kHashSlots);
-  table_ = static_cast<uint64_t*>(sys::mmap(nullptr, kTableEntries * sizeof(uint64_t),
-                                            PROT_READ | PROT_WRITE,
-                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT));
-  if (blocks_ == nullptr || marks_ == nullptr || hash_ == nullptr || table_ == nullptr)
-    return false;
+
+  table_ = static_cast<uint64_t*>(
+      sys::mmap(nullptr, kTableEntries * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE));
+  if (blocks_ == nullptr || marks_ == nullptr || table_ == nullptr || !grow_hash()) return false;
+  blocks_prefaulted_ = reinterpret_cast<uint8_t*>(blocks_);
+  marks_prefaulted_ = reinterpret_cast<uint8_t*>(marks_);
   const auto own = reinterpret_cast<uint64_t>(this);
   if (!add_arena(own, own + kPageBytes)) return false;
   for (size_t i = 0; i < kTableEntries; ++i) {
@@ -62,11 +87,28 @@ void CodeCache::lock() {
 void CodeCache::unlock() { __atomic_store_n(&lock_, 0u, __ATOMIC_RELEASE); }
 
 size_t CodeCache::hash_slot(uint64_t pc) const {
-  return static_cast<size_t>(pc * 0x9e3779b97f4a7c15 >> 44) & (kHashSlots - 1);
+  return static_cast<size_t>(pc * 0x9e3779b97f4a7c15 >> 44) & (hash_slots_ - 1);
+}
+
+bool CodeCache::grow_hash() {
+  const size_t slots = hash_slots_ == 0 ? kFirstHashSlots : hash_slots_ * 2;
+  auto* fresh =
+      static_cast<uint32_t*>(sys::mmap(nullptr, slots * sizeof(uint32_t), PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE));
+  if (fresh == nullptr) return false;
+  uint32_t* old = hash_;
+  const size_t old_slots = hash_slots_;
+  hash_ = fresh;
+  hash_slots_ = slots;
+  for (size_t i = 0; i < old_slots; ++i) {
+    if (old[i] != 0) insert(blocks_[old[i] - 1]);
+  }
+  if (old != nullptr) sys::munmap(old, old_slots * sizeof(uint32_t));
+  return true;
 }
 
 Block* CodeCache::find(uint64_t pc) {
-  for (size_t slot = hash_slot(pc);; slot = (slot + 1) & (kHashSlots - 1)) {
+  for (size_t slot = hash_slot(pc);; slot = (slot + 1) & (hash_slots_ - 1)) {
     const uint32_t id = hash_[slot];
     if (id == 0) return nullptr;
     if (blocks_[id - 1].pc == pc) return &blocks_[id - 1];
@@ -75,7 +117,7 @@ Block* CodeCache::find(uint64_t pc) {
 
 // A dead block's slot is taken over by its successor, so a program address has one slot at most.
 void CodeCache::insert(Block& block) {
-  for (size_t slot = hash_slot(block.pc);; slot = (slot + 1) & (kHashSlots - 1)) {
+  for (size_t slot = hash_slot(block.pc);; slot = (slot + 1) & (hash_slots_ - 1)) {
     const uint32_t id = hash_[slot];
     if (id == 0 || blocks_[id - 1].pc == block.pc) {
       hash_[slot] = static_cast<uint32_t>(&block - blocks_) + 1;
@@ -99,11 +141,17 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
   }
   Arena* arena = arena_for(*segment);
   if (arena == nullptr || block_count_ == kMaxBlocks ||
+      (block_count_ * 2 >= hash_slots_ && !grow_hash()) ||
       mark_count_ + Translator::kMaxInsns > kMaxMarks ||
       arena->used + Translator::kMaxCodeBytes > arena->end) {
     *why = channel::Reason::kCacheFull;
     return nullptr;
   }
+  prefault(arena->used + Translator::kMaxCodeBytes, &arena->prefaulted, arena->end);
+  prefault(reinterpret_cast<uint8_t*>(blocks_ + block_count_ + 1), &blocks_prefaulted_,
+           reinterpret_cast<uint8_t*>(blocks_ + kMaxBlocks));
+  prefault(reinterpret_cast<uint8_t*>(marks_ + mark_count_ + Translator::kMaxInsns),
+           &marks_prefaulted_, reinterpret_cast<uint8_t*>(marks_ + kMaxMarks));
   Block& fresh = blocks_[block_count_];
   Translator translator(*this, *segment, *arena, marks_ + mark_count_);
   if (!translator.translate(pc, &fresh)) {
@@ -198,7 +246,7 @@ void CodeCache::suspend_loaded_code() {
 }
 
 void CodeCache::resume_loaded_code() {
-  if (--suspended_ == 0) reread_map();
+  if (--suspended_ == 0 && ready_) reread_map();
 }
 
 void CodeCache::reread_map() {
@@ -322,7 +370,7 @@ bool CodeCache::add_arena(uint64_t near_start, uint64_t near_end) {
   }
   auto* start = static_cast<uint8_t*>(base);
   Arena& arena = arenas_[arena_count_];
-  arena = {start, start + kArenaBytes, start, nullptr, nullptr, ids, 0};
+  arena = {start, start + kArenaBytes, start, nullptr, nullptr, start, ids, 0};
   Emitter emit(start, arena.end);
   arena.exit_stub = emit.here();
   emit_common_stub(emit, false, reinterpret_cast<uint64_t>(&unit_exit));

@@ -55,8 +55,10 @@ struct ExitRecord {
 
 class CodeCache {
  public:
-  // Maps the tables and generates the common stubs. False if memory of the right kind can't be had.
-  bool init();
+  // Maps the tables, generates the common stubs and reads the program's mappings, once; later calls
+  // only tell how that went. Done at the process's first overflow: most processes of a build or a
+  // shell script end before. Needs the lock. False if memory of the right kind can't be had.
+  bool ensure_ready();
 
   // The lock for everything below but in_cache() and locate(). Fails after a bounded wait.
   bool try_lock();
@@ -107,6 +109,7 @@ class CodeCache {
     uint8_t* used;
     uint8_t* exit_stub;      // common code behind direct exits
     uint8_t* indirect_stub;  // common code behind indirect lookups that miss
+    uint8_t* prefaulted;     // memory is there up to here
     uint32_t* blocks;        // ids in the order of their code
     uint32_t block_count;
   };
@@ -114,15 +117,17 @@ class CodeCache {
   static constexpr size_t kArenaBytes = size_t{48} << 20;
   static constexpr size_t kMaxBlocks = size_t{1} << 19;
   static constexpr size_t kMaxMarks = size_t{1} << 23;
-  static constexpr size_t kHashSlots = size_t{1} << 20;
+  static constexpr size_t kFirstHashSlots = size_t{1} << 13;
   static constexpr size_t kTableEntries = 65536;
 
   void reread_map();
+  bool init();
   Arena* arena_for(Segment& segment);
   bool add_arena(uint64_t near_start, uint64_t near_end);
   void emit_common_stub(Emitter& emit, bool indirect, uint64_t function);
   Block* find(uint64_t pc);
   void insert(Block& block);
+  bool grow_hash();
   size_t hash_slot(uint64_t pc) const;
   Arena* arena_of(const uint8_t* code);
 
@@ -134,10 +139,15 @@ class CodeCache {
   InsnMark* marks_ = nullptr;
   uint32_t mark_count_ = 0;
   uint32_t* hash_ = nullptr;   // block id + 1
+  size_t hash_slots_ = 0;      // a power of two, at least twice the blocks
   uint64_t* table_ = nullptr;  // code address by the low 16 bits of an indirect target; below 2 GiB
   uint64_t exit_trap_ = 0;
   uint32_t lock_ = 0;
+  uint8_t* blocks_prefaulted_ = nullptr;
+  uint8_t* marks_prefaulted_ = nullptr;
   uint32_t suspended_ = 0;
+  bool ready_ = false;
+  bool failed_ = false;
   uint64_t last_look_ticks_ = 0;
   uint64_t look_cost_ticks_ = 0;
 };

@@ -72,6 +72,7 @@ struct Thread {
   uint64_t window_branches;
 
   uint64_t window_start_ticks;
+  uint64_t window_start_cpu_ns;
   uint64_t translation_ticks;  // left for translating cold code; may go below zero for a moment
   uint64_t last_tsc;           // TSC packets of one thread grow strictly
 

@@ -51,7 +51,6 @@ void after_fork_in_child() {
 __attribute__((constructor)) void start() {
   if (!remember_socket_path() || shadow_stack_on()) return;
   resolve_interposed();
-  if (!code_cache.init() || !code_cache.map().refresh(true, nullptr, nullptr)) return;
   if (install_handlers() != 0) return;
   (void)pthread_atfork(nullptr, nullptr, &after_fork_in_child);
   (void)session_start(socket_path);

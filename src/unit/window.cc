@@ -21,6 +21,8 @@ constexpr size_t kMaxEntryBytes = 2 + pt::PacketWriter::kMaxTipBytes;
 constexpr size_t kReservedBytes = 8 + pt::PacketWriter::kMaxEndBytes;
 constexpr size_t kMinChunkEntries = 8;
 
+constexpr uint64_t kMaxTranslationUs = 30;
+
 constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
 // Blocked during a window: all but those that an instruction of the window itself can raise.
 constexpr uint64_t kWindowMask =
@@ -82,10 +84,13 @@ bool next_chunk(Thread& thread) {
   return true;
 }
 
-// A window may take a quarter of the time between overflows; the program must get on.
+// A window may take a quarter of the CPU time between overflows; the program must get on. The TSC
+// also counts while the thread is preempted: the thread's own clock decides, but costs a system
+// call.
 bool out_of_time(const Thread& thread) {
   const uint64_t limit_us = window_config.period_ns / 4000 + 20;
-  return ticks() - thread.window_start_ticks > limit_us * rate.per_us;
+  if (ticks() - thread.window_start_ticks <= limit_us * rate.per_us) return false;
+  return thread_cpu_ns() - thread.window_start_cpu_ns > limit_us * 1000;
 }
 
 uint64_t leave_at(Thread& thread, uint64_t pc, Reason reason) {
@@ -101,7 +106,10 @@ Block* get_block(Thread& thread, uint64_t pc, Reason* why) {
   Block* block = code_cache.get(pc, may_translate, why);
   const uint64_t made = code_cache.blocks_translated() - before;
   if (made != 0) {
-    thread.translation_ticks -= ticks() - start;
+    const uint64_t spent = ticks() - start;
+    const uint64_t most =
+        kMaxTranslationUs * rate.per_us;  // more than that and the thread was preempted
+    thread.translation_ticks -= spent < most ? spent : most;
     auto& total = thread.slot.header->counters.blocks_translated;
     total.store(total.load(std::memory_order_relaxed) + made, std::memory_order_relaxed);
   }
@@ -196,6 +204,7 @@ void window_begin(Thread& thread, ucontext_t& context) {
   const auto pc = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
   const uint64_t ns = now_ns();
   thread.window_start_ticks = ticks();
+  thread.window_start_cpu_ns = thread_cpu_ns();
   thread.window_branches = 0;
   rate.observe(thread.window_start_ticks, ns);
   grant_translation_time(thread);
