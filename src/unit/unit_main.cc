@@ -3,8 +3,10 @@
 // Preloaded by `auxtrail record`. Without the recorder's variable in the environment, or if
 // anything is missing, the library does nothing at all and the program runs as if it were not
 // there.
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "unit/code_cache.h"
 #include "unit/interpose.h"
@@ -26,6 +28,23 @@ bool shadow_stack_on() {
   return !sys::is_error(result) && (features & 1) != 0;
 }
 
+// A debugger or strace would be shown our trigger's SIGTRAPs as the program's.
+// AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks
+// for sampling all the same.
+bool stopped_by_debugger() {
+  const char* wish = getenv("AUXTRAIL_WHEN_TRACED");
+  if (wish != nullptr && strcmp(wish, "sample") == 0) return false;
+  char text[1024];
+  const long fd =
+      sys::call(SYS_openat, AT_FDCWD, sys::arg("/proc/self/status"), O_RDONLY | O_CLOEXEC);
+  if (sys::is_error(fd)) return false;
+  const long got = sys::call(SYS_read, fd, sys::arg(text), sizeof text - 1);
+  sys::close(static_cast<int>(fd));
+  text[got > 0 ? got : 0] = 0;
+  const char* field = strstr(text, "TracerPid:\t");
+  return field != nullptr && field[11] != '0';
+}
+
 char socket_path[108];
 
 bool remember_socket_path() {
@@ -45,11 +64,11 @@ void after_fork_in_child() {
   code_cache.reset_lock_after_fork();
   trigger_forget();
   session_forget();
-  if (follow) (void)session_start(socket_path);
+  if (follow && !stopped_by_debugger()) (void)session_start(socket_path);
 }
 
 __attribute__((constructor)) void start() {
-  if (!remember_socket_path() || shadow_stack_on()) return;
+  if (!remember_socket_path() || shadow_stack_on() || stopped_by_debugger()) return;
   resolve_interposed();
   if (install_handlers() != 0) return;
   (void)pthread_atfork(nullptr, nullptr, &after_fork_in_child);
