@@ -81,6 +81,12 @@ class PackedArray {
     size_t index_ = 0;
   };
 
+  using value_type = T;
+  using size_type = size_t;
+  using const_reference = T;
+  using const_iterator = Iterator;
+  using iterator = Iterator;
+
   [[nodiscard]] size_t size() const { return bytes_.size() / sizeof(T); }
   [[nodiscard]] bool empty() const { return size() == 0; }
   // `index` must be below size().

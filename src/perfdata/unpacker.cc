@@ -13,11 +13,12 @@ constexpr size_t kPieceBytes = size_t{128} << 10;
 
 }  // namespace
 
-Unpacker::Unpacker() : stream_(ZSTD_createDCtx()) {}
+Unpacker::Unpacker() = default;
 
 Unpacker::~Unpacker() { ZSTD_freeDCtx(stream_); }
 
 Unpacker::Outcome Unpacker::feed(std::span<const std::byte> packed, const Sink& sink) {
+  if (stream_ == nullptr) stream_ = ZSTD_createDCtx();  // most files have nothing to unpack
   if (broken_ || stream_ == nullptr) return Outcome::kBroken;
   ZSTD_inBuffer in{packed.data(), packed.size(), 0};
   for (bool more = true; more;) {

@@ -38,7 +38,7 @@ class Unpacker {
  private:
   Outcome take_records(const Sink& sink);
 
-  ZSTD_DCtx* stream_;
+  ZSTD_DCtx* stream_ = nullptr;
   std::vector<std::byte> carry_;
   bool broken_ = false;
 };
