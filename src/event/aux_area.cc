@@ -19,8 +19,8 @@ int AuxArea::attach(perf_event_mmap_page* control, std::byte* bytes, uint64_t si
   control_ = control;
   bytes_ = bytes;
   size_ = size_bytes;
-  written_.store(0, std::memory_order_relaxed);
-  in_sampling_.store(false, std::memory_order_relaxed);
+  written_.store(0);
+  in_sampling_.store(false);
   publish();
   return 0;
 }
@@ -39,7 +39,7 @@ void AuxArea::write(const void* bytes, uint64_t size_bytes) {
   const uint64_t first = keep < size_ - offset ? keep : size_ - offset;
   copy_bytes(bytes_ + offset, from, first);
   copy_bytes(bytes_, from + first, keep - first);
-  written_.store(written + size_bytes, std::memory_order_release);
+  written_.store(written + size_bytes);
   publish();
 }
 
@@ -48,7 +48,7 @@ void AuxArea::move_head(uint64_t offset, bool lapped) {
   uint64_t moved = 0;
   do {
     moved = written + ((offset - written) & (size_ - 1)) + (lapped ? size_ : 0);
-  } while (!written_.compare_exchange_weak(written, moved, std::memory_order_relaxed));
+  } while (!written_.compare_exchange(written, moved));
 }
 
 int64_t AuxArea::copy_out(OutputHandle& handle, uint64_t from, uint64_t to) const {

@@ -19,11 +19,11 @@
 
 #include <linux/perf_event.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "event/data_ring.h"
+#include "event/signal_atomic.h"
 
 namespace auxtrail::event {
 
@@ -62,11 +62,11 @@ class AuxArea {
   // Offset inside the area where the next byte goes.
   [[nodiscard]] uint64_t head() const { return written() & (size_ - 1); }
   // Bytes produced since attach(); grows for ever.
-  [[nodiscard]] uint64_t written() const { return written_.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t written() const { return written_.load(); }
 
   // True while a snapshot of this area is being taken: a sample that hits then must not take
   // another.
-  [[nodiscard]] bool in_sampling() const { return in_sampling_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool in_sampling() const { return in_sampling_.load(); }
 
  private:
   friend class AuxSamplingGuard;
@@ -77,8 +77,8 @@ class AuxArea {
   uint64_t size_ = 0;
   // The head is this modulo the size: one variable, so that a snapshot which interrupts an update
   // of the head cannot leave the two apart.
-  std::atomic<uint64_t> written_{0};
-  std::atomic<bool> in_sampling_{false};
+  SignalAtomic<uint64_t> written_{0};
+  SignalAtomic<bool> in_sampling_{false};
 };
 
 // Sets aux_in_sampling around a snapshot callback and nothing else. The compiler barriers keep the
@@ -87,12 +87,12 @@ class AuxArea {
 class AuxSamplingGuard {
  public:
   explicit AuxSamplingGuard(AuxArea& area) : area_(area) {
-    area_.in_sampling_.store(true, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    area_.in_sampling_.store(true);
+    signal_barrier();
   }
   ~AuxSamplingGuard() {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    area_.in_sampling_.store(false, std::memory_order_relaxed);
+    signal_barrier();
+    area_.in_sampling_.store(false);
   }
   AuxSamplingGuard(const AuxSamplingGuard&) = delete;
   AuxSamplingGuard& operator=(const AuxSamplingGuard&) = delete;

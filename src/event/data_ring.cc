@@ -42,9 +42,9 @@ int DataRing::attach(perf_event_mmap_page* control, std::byte* data, uint64_t si
   size_ = size_bytes;
   // The page may hold anything by now; whatever it is, it is masked before it becomes an address.
   const uint64_t head = __atomic_load_n(&control->data_head, __ATOMIC_RELAXED) & ~uint64_t{7};
-  head_.store(head, std::memory_order_relaxed);
-  lost_.store(0, std::memory_order_relaxed);
-  nest_.store(0, std::memory_order_relaxed);
+  head_.store(head);
+  lost_.store(0);
+  nest_.store(0);
   return 0;
 }
 
@@ -59,8 +59,8 @@ bool DataRing::begin(OutputHandle& handle, uint64_t size_bytes, uint64_t lost_re
   enter();
   // The count is taken before the reservation and given back on failure: an inner writer then never
   // finds a count that an outer one has already promised to report.
-  lost = lost_.load(std::memory_order_relaxed);
-  if (lost != 0) lost = lost_.exchange(0, std::memory_order_relaxed);
+  lost = lost_.load();
+  if (lost != 0) lost = lost_.exchange(0);
   const uint64_t total = size_bytes + (lost != 0 ? lost_record_bytes : 0);
   uint64_t position = 0;
   if (!reserve(total, position)) {
@@ -81,45 +81,45 @@ void DataRing::end(OutputHandle& handle) {
   leave();
 }
 
-void DataRing::count_lost(uint64_t records) { lost_.fetch_add(records, std::memory_order_relaxed); }
+void DataRing::count_lost(uint64_t records) { lost_.add(records); }
 
 bool DataRing::reserve(uint64_t size_bytes, uint64_t& position) {
-  uint64_t head = head_.load(std::memory_order_relaxed);
+  uint64_t head = head_.load();
   do {
     // Acquire: our writes must not move before the look at how far the reader is.
     const uint64_t tail = __atomic_load_n(&control_->data_tail, __ATOMIC_ACQUIRE);
     const uint64_t space = (tail - head - 1) & (size_ - 1);
     if (space < size_bytes) return false;
-  } while (!head_.compare_exchange_weak(head, head + size_bytes, std::memory_order_relaxed));
+  } while (!head_.compare_exchange(head, head + size_bytes));
   position = head;
   return true;
 }
 
 // Inner writers leave before the outer one goes on, so plain loads and stores count correctly.
 void DataRing::enter() {
-  nest_.store(nest_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  nest_.store(nest_.load() + 1);
+  signal_barrier();
 }
 
 void DataRing::leave() {
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  const uint32_t nest = nest_.load(std::memory_order_relaxed);
+  signal_barrier();
+  const uint32_t nest = nest_.load();
   if (nest > 1) {
-    nest_.store(nest - 1, std::memory_order_relaxed);
+    nest_.store(nest - 1);
     return;
   }
   // A writer that comes in between publishing and leaving does not publish (it is not the
   // outermost), so look again after leaving whether the head has moved.
   uint64_t head = 0;
   while (true) {
-    head = head_.load(std::memory_order_relaxed);
+    head = head_.load();
     __atomic_store_n(&control_->data_head, head, __ATOMIC_RELEASE);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    nest_.store(0, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (head == head_.load(std::memory_order_relaxed)) return;
-    nest_.store(1, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    signal_barrier();
+    nest_.store(0);
+    signal_barrier();
+    if (head == head_.load()) return;
+    nest_.store(1);
+    signal_barrier();
   }
 }
 

@@ -27,9 +27,10 @@
 
 #include <linux/perf_event.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "event/signal_atomic.h"
 
 namespace auxtrail::event {
 
@@ -92,10 +93,10 @@ class DataRing {
 
   [[nodiscard]] uint64_t size_bytes() const { return size_; }
   // Where the next record will begin.
-  [[nodiscard]] uint64_t head() const { return head_.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t head() const { return head_.load(); }
   // Records lost and not yet reported by a LOST record.
-  [[nodiscard]] uint64_t lost_pending() const { return lost_.load(std::memory_order_relaxed); }
-  [[nodiscard]] uint32_t nesting() const { return nest_.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t lost_pending() const { return lost_.load(); }
+  [[nodiscard]] uint32_t nesting() const { return nest_.load(); }
 
   static constexpr uint64_t kMinSizeBytes = 64;
 
@@ -110,9 +111,9 @@ class DataRing {
   perf_event_mmap_page* control_ = nullptr;
   std::byte* data_ = nullptr;
   uint64_t size_ = 0;
-  std::atomic<uint64_t> head_{0};
-  std::atomic<uint64_t> lost_{0};
-  std::atomic<uint32_t> nest_{0};
+  SignalAtomic<uint64_t> head_{0};
+  SignalAtomic<uint64_t> lost_{0};
+  SignalAtomic<uint32_t> nest_{0};
 };
 
 }  // namespace auxtrail::event

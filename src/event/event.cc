@@ -6,15 +6,14 @@ namespace auxtrail::event {
 namespace {
 
 bool take_reference(Event& event) {
-  uint64_t references = event.refcount.load(std::memory_order_relaxed);
+  uint64_t references = event.refcount.load();
   do {
     if (references == 0) return false;
-  } while (
-      !event.refcount.compare_exchange_weak(references, references + 1, std::memory_order_relaxed));
+  } while (!event.refcount.compare_exchange(references, references + 1));
   return true;
 }
 
-void drop_reference(Event& event) { event.refcount.fetch_sub(1, std::memory_order_relaxed); }
+void drop_reference(Event& event) { event.refcount.subtract(1); }
 
 void unlink_sampler(Event& leader, const Event& sampler) {
   Event** link = &leader.aux_samplers;
@@ -43,9 +42,9 @@ int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new
   count = 0;
   time_enabled = 0;
   time_running = 0;
-  lost.store(0, std::memory_order_relaxed);
+  lost.store(0);
   const int error = pmu->event_init != nullptr ? pmu->event_init(*this) : 0;
-  refcount.store(error == 0 ? 1 : 0, std::memory_order_relaxed);
+  refcount.store(error == 0 ? 1 : 0);
   return error;
 }
 
@@ -58,7 +57,7 @@ int Event::schedule_in(uint32_t thread_id, uint32_t flags) {
     oncpu = 0;
     return error;
   }
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  signal_barrier();
   state = EventState::kActive;
   return 0;
 }
@@ -67,7 +66,7 @@ void Event::schedule_out() {
   if (state != EventState::kActive) return;
   state = EventState::kInactive;  // first: a sample from here on must not look at a unit being
                                   // taken down
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  signal_barrier();
   if (pmu->del != nullptr) pmu->del(*this, kEfUpdate);
   oncpu = 0;
 }
@@ -118,7 +117,7 @@ void put_aux_event(Event& event) {
 }
 
 void close_event(Event& event) {
-  if (event.refcount.load(std::memory_order_relaxed) == 0) return;
+  if (event.refcount.load() == 0) return;
   event.schedule_out();
   put_aux_event(event);
   event.state = EventState::kOff;

@@ -10,10 +10,10 @@
 
 #include <linux/perf_event.h>
 
-#include <atomic>
 #include <cstdint>
 
 #include "event/pmu.h"
+#include "event/signal_atomic.h"
 
 namespace auxtrail::event {
 
@@ -59,13 +59,13 @@ struct Event {
   Event* aux_event = nullptr;     // a sampler's leader; holds one reference on it
   Event* aux_samplers = nullptr;  // a leader's samplers, linked by aux_sampler_next
   Event* aux_sampler_next = nullptr;
-  std::atomic<uint64_t> refcount{0};
+  SignalAtomic<uint64_t> refcount{0};
 
   // What read(2) would give; lost = samples that found no room (PERF_FORMAT_LOST).
   uint64_t count = 0;
   uint64_t time_enabled = 0;
   uint64_t time_running = 0;
-  std::atomic<uint64_t> lost{0};
+  SignalAtomic<uint64_t> lost{0};
 };
 
 // The id that records carry: the parent's for an inherited event.

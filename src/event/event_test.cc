@@ -22,7 +22,7 @@ class AuxLinkTest : public ::testing::Test {
     EXPECT_EQ(to_errno(why), EINVAL);
     EXPECT_EQ(sampler_.aux_event, nullptr);
     EXPECT_EQ(leader_.aux_samplers, nullptr);
-    EXPECT_LE(leader_.refcount, 1u);
+    EXPECT_LE(leader_.refcount.load(), 1u);
   }
 
   SnapshotScript script_;
@@ -31,16 +31,16 @@ class AuxLinkTest : public ::testing::Test {
 };
 
 TEST_F(AuxLinkTest, A10_TakesExactlyOneReference) {
-  EXPECT_EQ(leader_.refcount, 1u);
+  EXPECT_EQ(leader_.refcount.load(), 1u);
   EXPECT_EQ(get_aux_event(sampler_, &leader_), AuxLink::kOk);
   EXPECT_EQ(sampler_.aux_event, &leader_);
-  EXPECT_EQ(leader_.refcount, 2u);
+  EXPECT_EQ(leader_.refcount.load(), 2u);
   EXPECT_EQ(get_aux_event(sampler_, &leader_), AuxLink::kAlreadyLinked);
-  EXPECT_EQ(leader_.refcount, 2u);
+  EXPECT_EQ(leader_.refcount.load(), 2u);
   put_aux_event(sampler_);
-  EXPECT_EQ(leader_.refcount, 1u);
+  EXPECT_EQ(leader_.refcount.load(), 1u);
   put_aux_event(sampler_);
-  EXPECT_EQ(leader_.refcount, 1u);
+  EXPECT_EQ(leader_.refcount.load(), 1u);
 }
 
 TEST_F(AuxLinkTest, A10_NoLeader) {
@@ -66,14 +66,14 @@ TEST_F(AuxLinkTest, A10_LeaderWithoutSnapshot) {
   Event other;
   ASSERT_EQ(other.init(leader_attr(), 3, kSoftwareTrigger, nullptr), 0);
   expect_refused(AuxLink::kNoSnapshot, &other);
-  EXPECT_EQ(other.refcount, 1u);
+  EXPECT_EQ(other.refcount.load(), 1u);
 }
 
 TEST_F(AuxLinkTest, A10_LeaderAlreadyGone) {
   close_event(leader_);
-  EXPECT_EQ(leader_.refcount, 0u);
+  EXPECT_EQ(leader_.refcount.load(), 0u);
   expect_refused(AuxLink::kLeaderGone, &leader_);
-  EXPECT_EQ(leader_.refcount, 0u);
+  EXPECT_EQ(leader_.refcount.load(), 0u);
 }
 
 TEST_F(AuxLinkTest, A10_SizeNeedsALeaderEvenWithoutTheSampleBit) {
@@ -90,9 +90,9 @@ TEST_F(AuxLinkTest, A12_ClosingTheLeaderFirstLeavesSamplersInError) {
   ASSERT_EQ(get_aux_event(sampler_, &leader_), AuxLink::kOk);
   ASSERT_EQ(get_aux_event(second, &leader_), AuxLink::kOk);
   ASSERT_EQ(sampler_.schedule_in(kTid, 0), 0);
-  EXPECT_EQ(leader_.refcount, 3u);
+  EXPECT_EQ(leader_.refcount.load(), 3u);
   close_event(leader_);
-  EXPECT_EQ(leader_.refcount, 0u);
+  EXPECT_EQ(leader_.refcount.load(), 0u);
   for (Event* event : {&sampler_, &second}) {
     EXPECT_EQ(event->aux_event, nullptr);
     EXPECT_EQ(event->state, EventState::kError);
@@ -100,7 +100,7 @@ TEST_F(AuxLinkTest, A12_ClosingTheLeaderFirstLeavesSamplersInError) {
     EXPECT_EQ(event->oncpu, 0u);
   }
   close_event(sampler_);
-  EXPECT_EQ(sampler_.refcount, 0u);
+  EXPECT_EQ(sampler_.refcount.load(), 0u);
 }
 
 TEST_F(AuxLinkTest, A12_ClosingASamplerLeavesTheOthers) {
@@ -112,7 +112,7 @@ TEST_F(AuxLinkTest, A12_ClosingASamplerLeavesTheOthers) {
   }
   close_event(second);  // the middle of the list
   close_event(second);  // closing twice is harmless
-  EXPECT_EQ(leader_.refcount, 3u);
+  EXPECT_EQ(leader_.refcount.load(), 3u);
   EXPECT_EQ(sampler_.aux_event, &leader_);
   EXPECT_EQ(third.aux_event, &leader_);
   close_event(leader_);
@@ -122,7 +122,7 @@ TEST_F(AuxLinkTest, A12_ClosingASamplerLeavesTheOthers) {
 
 TEST(EventTest, InitStates) {
   Event event;
-  EXPECT_EQ(event.refcount, 0u);  // zeroed memory is a dead event
+  EXPECT_EQ(event.refcount.load(), 0u);  // zeroed memory is a dead event
   perf_event_attr attr = sampler_attr(PERF_SAMPLE_IP, 0);
   ASSERT_EQ(event.init(attr, 5, kSoftwareTrigger, nullptr), 0);
   EXPECT_EQ(event.state, EventState::kInactive);
@@ -143,7 +143,7 @@ TEST(EventTest, APmuThatRefusesLeavesADeadEvent) {
   constexpr Pmu kFull{.name = "full", .add = [](Event&, uint32_t) { return EBUSY; }};
   Event event;
   EXPECT_EQ(event.init(leader_attr(), 1, kRefusing, nullptr), ENOENT);
-  EXPECT_EQ(event.refcount, 0u);
+  EXPECT_EQ(event.refcount.load(), 0u);
   ASSERT_EQ(event.init(leader_attr(), 1, kFull, nullptr), 0);
   EXPECT_EQ(event.schedule_in(kTid, 0), EBUSY);
   EXPECT_EQ(event.state, EventState::kInactive);

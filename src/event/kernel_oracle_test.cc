@@ -109,7 +109,7 @@ class Rewriter {
       event_.count = sample.read[0].value;
       event_.time_enabled = sample.read.time_enabled;
       event_.time_running = sample.read.time_running;
-      event_.lost = sample.read[0].lost;
+      event_.lost.store(sample.read[0].lost);
     }
     const std::vector<uint64_t> chain(sample.callchain.begin(), sample.callchain.end());
     data.callchain = {chain.data(), static_cast<uint32_t>(chain.size())};

@@ -71,7 +71,7 @@ void put_read(Sink& sink, const SampleData& data, const Event& event) {
   if ((format & PERF_FORMAT_TOTAL_TIME_ENABLED) != 0) sink.put(event.time_enabled);
   if ((format & PERF_FORMAT_TOTAL_TIME_RUNNING) != 0) sink.put(event.time_running);
   if ((format & PERF_FORMAT_ID) != 0) sink.put(primary_event_id(event));
-  if ((format & PERF_FORMAT_LOST) != 0) sink.put(event.lost.load(std::memory_order_relaxed));
+  if ((format & PERF_FORMAT_LOST) != 0) sink.put(event.lost.load());
 }
 
 // The size written includes the padding, as the kernel's does.
@@ -188,7 +188,7 @@ DataRing* ring_of(const Event& event) {
   return event.parent != nullptr ? event.parent->ring : event.ring;
 }
 
-void count_lost_sample(Event& event) { event.lost.fetch_add(1, std::memory_order_relaxed); }
+void count_lost_sample(Event& event) { event.lost.add(1); }
 
 }  // namespace
 

@@ -70,7 +70,7 @@ TEST_F(SampleTest, EveryFieldInTheKernelsOrder) {
   event.count = 61;
   event.time_enabled = 62;
   event.time_running = 63;
-  event.lost = 64;
+  event.lost.store(64);
   const Bytes packets = pattern(24);
   group_.area.write(packets.data(), packets.size());
 
@@ -377,7 +377,7 @@ TEST_F(SampleTest, ARecordThatCannotFitIsCountedNotWrapped) {
   }
   data.callchain = {ips.data(), UINT32_MAX};  // 32 GiB
   EXPECT_EQ(event_output(sampler, data), Outcome::kTooLarge);
-  EXPECT_EQ(sampler.lost, 2u);
+  EXPECT_EQ(sampler.lost.load(), 2u);
   EXPECT_EQ(group_.ring.lost_pending(), 2u);
   const auto records = drain(reader_);
   ASSERT_EQ(records.size(), 2u);
@@ -397,7 +397,7 @@ TEST_F(SampleTest, D2_LostRecordCarriesEventCountAndTrailer) {
   while (event_output(sampler, data) == Outcome::kWritten) ++written;
   EXPECT_EQ(written, 3);
   EXPECT_EQ(event_output(sampler, data), Outcome::kLost);
-  EXPECT_EQ(sampler.lost, 2u);
+  EXPECT_EQ(sampler.lost.load(), 2u);
   EXPECT_EQ(drain(reader).size(), 3u);
 
   data.time_ns = 999;
@@ -418,7 +418,7 @@ TEST_F(SampleTest, D2_LostRecordCarriesEventCountAndTrailer) {
   EXPECT_EQ(f.u32(), 0u);
   EXPECT_EQ(f.u64(), 101u);
   EXPECT_EQ(f.left(), 0u);
-  EXPECT_EQ(sampler.lost, 2u);  // read(2) keeps counting what LOST has reported
+  EXPECT_EQ(sampler.lost.load(), 2u);  // read(2) keeps counting what LOST has reported
 }
 
 TEST_F(SampleTest, LostRecordWithoutSampleIdAllHasNoTrailer) {
@@ -439,7 +439,7 @@ TEST_F(SampleTest, AnInactiveEventWritesNothing) {
   SampleData data = usual_data();
   EXPECT_EQ(event_output(sampler, data), Outcome::kInactive);
   EXPECT_TRUE(drain(reader_).empty());
-  EXPECT_EQ(sampler.lost, 0u);
+  EXPECT_EQ(sampler.lost.load(), 0u);
 }
 
 TEST_F(SampleTest, AnInheritedLeaderUsesItsParentsBuffer) {

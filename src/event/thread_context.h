@@ -79,7 +79,7 @@ class ThreadContext {
   [[nodiscard]] Event& leader() { return leader_; }
   [[nodiscard]] Event& sampler() { return sampler_; }
   // Samples that found no room, since init().
-  [[nodiscard]] uint64_t lost() const { return sampler_.lost.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t lost() const { return sampler_.lost.load(); }
 
  private:
   int open_events(const ThreadConfig& config);

@@ -87,8 +87,8 @@ TEST_F(ThreadContextTest, BadConfigurationsAreRefusedAndLeaveNothingBehind) {
     EXPECT_FALSE(context.active());
     EXPECT_FALSE(context.ring().attached());
     EXPECT_FALSE(context.aux().attached());
-    EXPECT_EQ(context.leader().refcount, 0u);
-    EXPECT_EQ(context.sampler().refcount, 0u);
+    EXPECT_EQ(context.leader().refcount.load(), 0u);
+    EXPECT_EQ(context.sampler().refcount.load(), 0u);
     EXPECT_EQ(context.overflow(kRegs).outcome, Outcome::kInactive);
   };
   const ThreadConfig good = config_;
@@ -114,7 +114,7 @@ TEST_F(ThreadContextTest, BadConfigurationsAreRefusedAndLeaveNothingBehind) {
   refused(EOPNOTSUPP);
   sampler_ = sampler_attr(kUsualSampleType, 4096);
   EXPECT_EQ(context.init(config_), 0);
-  EXPECT_EQ(context.leader().refcount, 2u);
+  EXPECT_EQ(context.leader().refcount.load(), 2u);
 }
 
 TEST_F(ThreadContextTest, AForkedChildTakesNoAuxBytesUntilItInitsAgain) {

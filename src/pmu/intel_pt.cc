@@ -11,8 +11,6 @@ using event::OutputHandle;
 
 PtContext& context_of(const Event& event) { return *static_cast<PtContext*>(event.hw.context); }
 
-void barrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-
 // Only TraceEn; the configuration stays as it is. The seed's pt_config_start and pt_config_stop.
 void config_start(PtContext& pt) {
   if (pt.unit.start != nullptr) pt.unit.start(pt.unit.self);
@@ -44,8 +42,8 @@ void pt_event_start(Event& event, uint32_t /*flags*/) {
     pt.begin_window();
   }
   event.hw.stopped = false;
-  pt.handle_nmi.store(true, std::memory_order_relaxed);
-  barrier();
+  pt.handle_nmi.store(true);
+  event::signal_barrier();
   config(event, pt);
 }
 
@@ -53,8 +51,8 @@ void pt_event_stop(Event& event, uint32_t flags) {
   PtContext& pt = context_of(event);
   // Cleared before the unit is off: a snapshot that comes in between must not start it again behind
   // our back.
-  pt.handle_nmi.store(false, std::memory_order_relaxed);
-  barrier();
+  pt.handle_nmi.store(false);
+  event::signal_barrier();
   config_stop(pt);
   event.hw.stopped = true;
   if ((flags & event::kEfUpdate) == 0 || pt.area == nullptr) return;
@@ -107,7 +105,7 @@ int64_t pt_event_snapshot_aux(Event& event, OutputHandle& handle, uint64_t size_
   uint64_t size = size_bytes;
   if (pt.windowed && window_bytes(pt) < size) size = window_bytes(pt);
   const int64_t copied = pt.area->copy_newest(handle, size);
-  if (pt.handle_nmi.load(std::memory_order_relaxed)) config_start(pt);
+  if (pt.handle_nmi.load()) config_start(pt);
   return copied;
 }
 

@@ -15,12 +15,12 @@
 // Set event.hw.context to a PtContext with its unit filled in before Event::init().
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "event/aux_area.h"
 #include "event/event.h"
 #include "event/pmu.h"
+#include "event/signal_atomic.h"
 #include "pmu/trace_unit.h"
 
 namespace auxtrail::pmu {
@@ -34,7 +34,7 @@ struct PtContext {
 
   event::Event* event = nullptr;   // the event on the unit, from add() to del()
   event::AuxArea* area = nullptr;  // set by setup_aux
-  std::atomic<bool> handle_nmi{
+  event::SignalAtomic<bool> handle_nmi{
       false};                 // the event is running, and a snapshot must restart the unit
   bool session_open = false;  // from start() to stop(kEfUpdate); stop without it only pauses
   uint64_t window_start = 0;  // area->written() at the last start()

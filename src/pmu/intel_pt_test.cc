@@ -184,7 +184,7 @@ TEST_F(IntelPtTest, SnapshotBetweenClearingHandleNmiAndStoppingTheUnit) {
   unit_.before_stop = [&] {
     if (once) return;
     once = true;
-    ASSERT_FALSE(pt_.handle_nmi);
+    ASSERT_FALSE(pt_.handle_nmi.load());
     ASSERT_TRUE(unit_.on);
     unit_.log.clear();
     overflow();
@@ -203,7 +203,7 @@ TEST_F(IntelPtTest, SnapshotBetweenSettingHandleNmiAndStartingTheUnit) {
   unit_.before_start = [&] {
     if (once) return;
     once = true;
-    ASSERT_TRUE(pt_.handle_nmi);
+    ASSERT_TRUE(pt_.handle_nmi.load());
     overflow();
   };
   start();
