@@ -24,12 +24,9 @@ if [[ ${1:-} == --list ]]; then
   exit 0
 fi
 
-installed() { [[ $(dpkg-query -W -f='${Status}' "$1" 2>/dev/null) == 'install ok installed' ]]; }
-
-missing=()
-for package in "${build[@]}" "${tested[@]}"; do
-  installed "$package" || missing+=("$package")
-done
+present=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${build[@]}" "${tested[@]}" 2>/dev/null |
+  sed -n 's/^installed //p' || true)
+mapfile -t missing < <(comm -13 <(sort -u <<<"$present") <(printf '%s\n' "${build[@]}" "${tested[@]}" | sort -u))
 ((${#missing[@]})) || exit 0
 
 if ! command -v apt-get >/dev/null; then
