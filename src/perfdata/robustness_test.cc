@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 
 #include "perfdata/reader.h"
@@ -86,6 +87,18 @@ TEST_P(RobustnessTest, ExtremeWords) {
 
 INSTANTIATE_TEST_SUITE_P(Files, RobustnessTest, ::testing::ValuesIn(kFiles),
                          [](const auto& param_info) { return param_info.param.name; });
+
+// What the fuzzer starts from, and whatever it found before.
+TEST(CorpusTest, EveryCommittedInputIsHandled) {
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(AUXTRAIL_READER_CORPUS)) {
+    const std::string text = read_text(entry.path().string());
+    const auto outcome = exercise_copy(std::as_bytes(std::span(text.data(), text.size())));
+    EXPECT_EQ(outcome.broken, "") << entry.path();
+    ++files;
+  }
+  EXPECT_GE(files, 4U);
+}
 
 TEST(BadFileTest, EachIsRefusedWithAReason) {
   const ScratchDirectory scratch;
