@@ -92,6 +92,7 @@ void Collector::finish(const std::vector<std::string>& recorder_command_line) {
   check(writer_.write_features_and_close(features(recorder_command_line)));
   summary_.file = writer_.name();
   summary_.file_bytes = writer_.file_bytes();
+  summary_.file_complete = !failure_;
   summary_.event_name = plan_.event_name;
   if (kernel_side_band_) summary_.coverage = census_.coverage(plan_.config.inherit_children == 0);
 }

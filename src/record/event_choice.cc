@@ -13,9 +13,27 @@ namespace {
 
 constexpr std::string_view kBreakpointPrefix = "mem:";
 
+// Software events whose place is always inside the kernel: restricted to user space, they never
+// fire.
+bool happens_in_kernel_only(const perf_event_attr& attr) {
+  if (attr.type != PERF_TYPE_SOFTWARE) return false;
+  switch (attr.config) {
+    case PERF_COUNT_SW_CONTEXT_SWITCHES:
+    case PERF_COUNT_SW_CPU_MIGRATIONS:
+    case PERF_COUNT_SW_CGROUP_SWITCHES:
+    case PERF_COUNT_SW_DUMMY:
+    case PERF_COUNT_SW_BPF_OUTPUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string known_names() {
   std::string text;
   for (const std::string_view name : abi::generic_event_names()) {
+    const auto attr = abi::find_event(name);
+    if (attr && happens_in_kernel_only(*attr)) continue;
     text += (text.empty() ? "" : ", ") + std::string(name);
   }
   return text;
@@ -82,22 +100,6 @@ std::optional<perf_event_attr> parse_breakpoint(std::string_view text) {
                             : (attr.bp_type == HW_BREAKPOINT_X ? sizeof(long)
                                                                : uint64_t{HW_BREAKPOINT_LEN_4});
   return attr;
-}
-
-// Software events whose place is always inside the kernel: restricted to user space, they never
-// fire.
-bool happens_in_kernel_only(const perf_event_attr& attr) {
-  if (attr.type != PERF_TYPE_SOFTWARE) return false;
-  switch (attr.config) {
-    case PERF_COUNT_SW_CONTEXT_SWITCHES:
-    case PERF_COUNT_SW_CPU_MIGRATIONS:
-    case PERF_COUNT_SW_CGROUP_SWITCHES:
-    case PERF_COUNT_SW_DUMMY:
-    case PERF_COUNT_SW_BPF_OUTPUT:
-      return true;
-    default:
-      return false;
-  }
 }
 
 }  // namespace

@@ -23,16 +23,6 @@ constexpr uint32_t kFirstDynamicPmu = 8;
 constexpr uint64_t kUnknownRateHz = 1'000'000;
 constexpr int64_t kDefaultMlockKib = 516;
 
-int try_open(perf_event_attr attr) {
-  attr.size = sizeof(attr);
-  attr.exclude_kernel = 1;
-  attr.exclude_hv = 1;
-  attr.disabled = 1;
-  const UniqueFd fd(
-      static_cast<int>(::syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC)));
-  return fd ? 0 : errno;
-}
-
 std::string cpuinfo_line(const std::string& key) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -95,6 +85,17 @@ std::vector<uint32_t> online_cpus() {
   return cpus;
 }
 
+int probe_event(const perf_event_attr& attr) {
+  perf_event_attr disabled = attr;
+  disabled.size = sizeof(disabled);
+  disabled.exclude_kernel = 1;
+  disabled.exclude_hv = 1;
+  disabled.disabled = 1;
+  const UniqueFd fd(
+      static_cast<int>(::syscall(SYS_perf_event_open, &disabled, 0, -1, -1, PERF_FLAG_FD_CLOEXEC)));
+  return fd ? 0 : errno;
+}
+
 int probe_sigtrap_trigger() {
   perf_event_attr attr{};
   attr.type = PERF_TYPE_SOFTWARE;
@@ -104,14 +105,14 @@ int probe_sigtrap_trigger() {
   attr.remove_on_exec = 1;
   attr.inherit = 1;
   attr.inherit_thread = 1;
-  return try_open(attr);
+  return probe_event(attr);
 }
 
 int probe_hardware_counter() {
   perf_event_attr attr{};
   attr.type = PERF_TYPE_HARDWARE;
   attr.config = PERF_COUNT_HW_CPU_CYCLES;
-  return try_open(attr);
+  return probe_event(attr);
 }
 
 int probe_executable_memory() {

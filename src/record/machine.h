@@ -2,6 +2,8 @@
 // its absence as a value, and probes that really try. No policy; `record` and `doctor` decide.
 #pragma once
 
+#include <linux/perf_event.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +27,9 @@ uint64_t mlock_limit_bytes();
 // Numbers of the CPUs that are online.
 std::vector<uint32_t> online_cpus();
 
+// Opens an event with this attr on the calling thread, disabled, and closes it again. 0 or the
+// errno of perf_event_open.
+int probe_event(const perf_event_attr& attr);
 // Opens a software event with attr.sigtrap on the calling thread as the trace unit does. 0 if it
 // works, else the errno of perf_event_open (EINVAL: a kernel before 5.13).
 int probe_sigtrap_trigger();

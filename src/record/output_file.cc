@@ -13,6 +13,9 @@
 namespace auxtrail::record {
 namespace {
 
+// A full disk costs at most what was gathered since the last flush.
+constexpr size_t kFlushBytes = size_t{128} << 10;
+
 Status keep_old_file(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
@@ -51,7 +54,10 @@ void append_front(ByteWriter& out, const SessionPlan& plan) {
 
 Result<perfdata::Writer> create_output(const std::string& path, const SessionPlan& plan) {
   AUXTRAIL_TRY(keep_old_file(path));
-  AUXTRAIL_ASSIGN(perfdata::Writer writer, perfdata::Writer::create(path, file_events(plan)));
+  perfdata::WriterOptions options;
+  options.buffer_bytes = kFlushBytes;
+  AUXTRAIL_ASSIGN(perfdata::Writer writer,
+                  perfdata::Writer::create(path, file_events(plan), options));
   ByteWriter front;
   append_front(front, plan);
   AUXTRAIL_TRY(writer.append(front.bytes()));

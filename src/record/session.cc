@@ -69,6 +69,7 @@ struct Prepared {
 
 Result<Prepared> prepare(const RecordOptions& options, const Command& command, const Warn& warn) {
   AUXTRAIL_ASSIGN(SessionPlan plan, plan_session(options, find_intel_pt(), max_sample_rate_hz()));
+  AUXTRAIL_TRY(check_trigger(plan));
   for (const std::string& text : plan.warnings) warn(text);
   AUXTRAIL_TRY(check_can_be_sampled(command));
   AUXTRAIL_ASSIGN(const std::string unit, find_unit_library());
@@ -129,7 +130,10 @@ Outcome run_session(const RecordOptions& options, const Warn& warn) {
     outcome.failure = std::move(prepared).error();
     return outcome;
   }
-  ::signal(SIGCHLD, SIG_DFL);  // the command has the caller's; we must be able to wait for it
+  // From here on the command has the caller's dispositions, and these are ours alone: it must be
+  // waited for, and a file size limit is an error like a full disk.
+  ::signal(SIGCHLD, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_IGN);
   raise_descriptor_limit();
   std::string side_band_note;
   auto side_band = open_side_band(*prepared, side_band_note, warn);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 
 #include "abi/sample_layout.h"
@@ -72,6 +74,11 @@ void set_rate(perf_event_attr& attr, const RecordOptions& options, uint64_t freq
   }
 }
 
+bool is_clock(const perf_event_attr& attr) {
+  return attr.type == PERF_TYPE_SOFTWARE &&
+         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
+}
+
 Status check_sizes(const RecordOptions& options) {
   if (options.aux_sample_bytes < kMinAuxSampleBytes ||
       options.aux_sample_bytes > kMaxAuxSampleBytes) {
@@ -132,6 +139,22 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const IntelPt& in
   config.aux_pages = options.aux_pages;
   config.inherit_children = options.inherit ? 1 : 0;
   return plan;
+}
+
+Status check_trigger(SessionPlan& plan) {
+  const int sys_errno = probe_event(plan.config.trigger);
+  if (sys_errno == 0) return {};
+  const bool denied = sys_errno == EACCES || sys_errno == EPERM || sys_errno == ENOSYS;
+  if (denied && is_clock(plan.config.trigger)) {
+    plan.warnings.push_back(
+        fmt::format("perf_event_open: {}; thread timers take the samples (see auxtrail doctor)",
+                    std::strerror(sys_errno)));
+    return {};
+  }
+  return fail_errno("open the event", "-e " + plan.event_name, sys_errno,
+                    denied
+                        ? "sudo sysctl kernel.perf_event_paranoid=2, or use -e task-clock"
+                        : "this machine does not have it or cannot signal it; use -e task-clock");
 }
 
 std::vector<perfdata::Event> file_events(const SessionPlan& plan) {

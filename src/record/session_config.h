@@ -33,6 +33,11 @@ struct SessionPlan {
 Result<SessionPlan> plan_session(const RecordOptions& options, const IntelPt& intel_pt,
                                  uint64_t max_rate_hz);
 
+// Tries the trigger on this machine. Where the kernel refuses perf events altogether, clock events
+// fall back to thread timers: that is a warning. Errors: an event that the machine does not have,
+// or one that only the kernel could count where it refuses.
+Status check_trigger(SessionPlan& plan);
+
 // The two events of the file, AUX leader first.
 std::vector<perfdata::Event> file_events(const SessionPlan& plan);
 

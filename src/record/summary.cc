@@ -28,8 +28,9 @@ std::string trigger_text(const Summary& summary) {
 
 std::string captured_line(const Summary& summary) {
   return fmt::format(
-      "Captured and wrote {:.3f} MB {} ({} samples, {:.1f} MB AUX, trace unit: {}, "
+      "{} {:.3f} MB {} ({} samples, {:.1f} MB AUX, trace unit: {}, "
       "trigger: {})",
+      summary.file_complete ? "Captured and wrote" : "Captured, but wrote only",
       static_cast<double>(summary.file_bytes) / kMiB, summary.file, summary.records.samples,
       static_cast<double>(summary.records.aux_bytes) / kMiB, summary.trace_unit,
       trigger_text(summary));

@@ -15,7 +15,8 @@ namespace auxtrail::record {
 struct Summary {
   std::string file;
   uint64_t file_bytes = 0;
-  std::string trace_unit;  // "software (no Intel PT: ...)"
+  bool file_complete = true;  // false: writing failed, later records are not in it
+  std::string trace_unit;     // "software (no Intel PT: ...)"
   std::string event_name;
   RecordTotals records;
   UnitTotals units;

@@ -1,0 +1,76 @@
+#include "record/census.h"
+
+#include <gtest/gtest.h>
+
+namespace auxtrail::record {
+namespace {
+
+abi::TaskRecord task(uint32_t pid, uint32_t tid, uint32_t parent, uint64_t time_ns) {
+  abi::TaskRecord record;
+  record.pid = pid;
+  record.tid = tid;
+  record.parent_pid = parent;
+  record.parent_tid = parent;
+  record.time_ns = time_ns;
+  return record;
+}
+
+abi::CommRecord exec(uint32_t pid, uint64_t time_ns) {
+  abi::CommRecord record;
+  record.pid = record.tid = pid;
+  record.exec = true;
+  record.id.time_ns = time_ns;
+  return record;
+}
+
+TEST(Census, KnowsWhichThreadIsWhose) {
+  Census census;
+  census.add_root(100);
+  census.note_fork(task(100, 101, 100, 10));
+  census.note_fork(task(200, 200, 100, 20));
+  EXPECT_EQ(census.thread_state(100, 101), Census::ThreadState::kAlive);
+  EXPECT_EQ(census.thread_state(200, 101), Census::ThreadState::kUnknown);
+  EXPECT_EQ(census.thread_state(100, 102), Census::ThreadState::kUnknown);
+  census.note_exit(task(100, 101, 100, 30));
+  EXPECT_EQ(census.thread_state(100, 101), Census::ThreadState::kExited);
+  census.forget_exited(30);
+  EXPECT_EQ(census.thread_state(100, 101), Census::ThreadState::kExited);
+  census.forget_exited(31);
+  EXPECT_EQ(census.thread_state(100, 101), Census::ThreadState::kUnknown);
+  EXPECT_EQ(census.thread_state(100, 100), Census::ThreadState::kAlive);
+}
+
+TEST(Census, CountsImagesThatNeverConnected) {
+  Census census;
+  census.add_root(100);
+  census.note_comm(exec(100, 10));
+  census.note_connection(100, 11);
+  census.note_fork(task(200, 200, 100, 20));  // posix_spawn: replaced at once, no image of its own
+  census.note_comm(exec(200, 21));            // a static program
+  census.note_exit(task(200, 200, 100, 30));
+  census.note_fork(task(300, 300, 100, 40));  // a forked child that samples
+  census.note_connection(300, 41);
+  const auto coverage = census.coverage(false);
+  EXPECT_EQ(coverage.images, 3U);
+  EXPECT_EQ(coverage.missed, 1U);
+  EXPECT_EQ(coverage.running, 2U);
+  EXPECT_EQ(census.coverage(true).images, 1U);
+  EXPECT_EQ(census.coverage(true).missed, 0U);
+}
+
+// The recorder may read the rings of the side-band after it took in the connection.
+TEST(Census, OrderOfArrivalDoesNotMatter) {
+  Census census;
+  census.add_root(100);
+  census.note_connection(200, 25);
+  census.note_comm(exec(100, 10));
+  census.note_connection(100, 11);
+  census.note_fork(task(200, 200, 100, 20));
+  census.note_comm(exec(200, 21));
+  census.note_comm(exec(200, 50));  // it executes a second, static program
+  EXPECT_EQ(census.coverage(false).images, 3U);
+  EXPECT_EQ(census.coverage(false).missed, 1U);
+}
+
+}  // namespace
+}  // namespace auxtrail::record

@@ -1,0 +1,198 @@
+// The server and a process's rings, against a fake trace unit in this very process.
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "record/channel_server.h"
+#include "record/clock.h"
+#include "record/machine.h"
+#include "record/session_config.h"
+#include "record/testing/fake_unit.h"
+#include "record/traced_process.h"
+
+namespace auxtrail::record {
+namespace {
+
+using testing::FakeUnit;
+using testing::FakeUnitFaults;
+
+class ChannelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto plan = plan_session({}, {false, 99}, 100000);
+    ASSERT_TRUE(plan);
+    config_ = plan->config;
+    config_.data_pages = 2;
+    config_.aux_pages = 1;
+    auto server = ChannelServer::create();
+    ASSERT_TRUE(server) << server.error().message();
+    server_ = std::move(*server);
+    start_ns_ = monotonic_ns();
+  }
+  void start(bool read_processes = false, pid_t only_pid = 0) {
+    ASSERT_TRUE(server_->start({config_, read_processes, only_pid}));
+  }
+  std::vector<Connection> wait_for_one() {
+    for (int i = 0; i < 2000; ++i) {
+      auto connections = server_->take();
+      if (!connections.empty() || server_->refused() != 0) return connections;
+      ::usleep(1000);
+    }
+    return {};
+  }
+  std::optional<TracedProcess> connect_process() {
+    start();
+    EXPECT_TRUE(unit_.connect(server_->socket_path().c_str()));
+    auto connections = wait_for_one();
+    if (connections.empty()) return std::nullopt;
+    return TracedProcess(std::move(connections[0]), config_);
+  }
+  TracedProcess::Context context() {
+    return {check_,
+            census_,
+            true,
+            scratch_,
+            [this](uint64_t time_ns, std::span<const std::byte>) { times_.push_back(time_ns); },
+            {}};
+  }
+
+  channel::SessionConfig config_;
+  std::unique_ptr<ChannelServer> server_;
+  uint64_t start_ns_ = 0;
+  FakeUnit unit_;
+  SampleCheck check_{plan_session({}, {false, 99}, 100000)->config, monotonic_ns()};
+  Census census_;
+  event::RecordScratch scratch_;
+  std::vector<uint64_t> times_;
+};
+
+TEST_F(ChannelTest, FolderIsPrivateAndGoesAway) {
+  const std::filesystem::path socket = server_->socket_path();
+  struct stat status {};
+  ASSERT_EQ(::stat(socket.parent_path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700U);
+  server_.reset();
+  EXPECT_FALSE(std::filesystem::exists(socket.parent_path()));
+}
+
+TEST_F(ChannelTest, TakesInAProcess) {
+  start(true);
+  ASSERT_TRUE(unit_.connect(server_->socket_path().c_str()));
+  const auto connections = wait_for_one();
+  ASSERT_EQ(connections.size(), 1U);
+  EXPECT_EQ(connections[0].pid, ::getpid());
+  EXPECT_GE(connections[0].time_ns, start_ns_);
+  EXPECT_EQ(connections[0].memory.size_bytes(), channel::memory_bytes(2, 1));
+  ASSERT_TRUE(connections[0].process);
+  EXPECT_FALSE(connections[0].process->code.empty());
+}
+
+TEST_F(ChannelTest, RefusesWhatItCannotTrust) {
+  start();
+  uint64_t refused = 0;
+  for (const FakeUnitFaults& faults :
+       {FakeUnitFaults{true, false, false, false}, FakeUnitFaults{false, true, false, false},
+        FakeUnitFaults{false, false, true, false}, FakeUnitFaults{false, false, false, true}}) {
+    FakeUnit unit;
+    ASSERT_TRUE(unit.connect(server_->socket_path().c_str(), faults));
+    ++refused;
+    for (int i = 0; i < 2000 && server_->refused() != refused; ++i) ::usleep(1000);
+    EXPECT_EQ(server_->refused(), refused);
+  }
+  EXPECT_TRUE(server_->take().empty());
+}
+
+TEST_F(ChannelTest, LeavesOtherProcessesAloneWithoutInherit) {
+  start(false, ::getpid() + 1);
+  EXPECT_FALSE(unit_.connect(server_->socket_path().c_str()));
+}
+
+TEST_F(ChannelTest, DrainsARing) {
+  auto process = connect_process();
+  ASSERT_TRUE(process);
+  process->drain(context());
+  EXPECT_TRUE(times_.empty());
+  const auto pid = static_cast<uint32_t>(::getpid());
+  const auto slot = unit_.claim(pid);
+  std::vector<uint64_t> written;
+  for (int round = 0; round < 30; ++round) {  // many times around the ring
+    for (int i = 0; i < 10; ++i) {
+      written.push_back(monotonic_ns());
+      unit_.write(slot, unit_.sample(pid, 0x401000, written.back()));
+    }
+    process->drain(context());
+  }
+  EXPECT_EQ(times_, written);
+  EXPECT_EQ(process->record_totals().samples, written.size());
+  EXPECT_EQ(process->record_totals().aux_bytes, written.size() * 48);
+  EXPECT_EQ(slot.control->data_tail, slot.control->data_head);
+  EXPECT_FALSE(process->ended());
+}
+
+TEST_F(ChannelTest, FreesTheSlotOfAThreadThatIsGone) {
+  auto process = connect_process();
+  ASSERT_TRUE(process);
+  channel::SlotView slot{};
+  std::thread([&] {
+    const auto tid = static_cast<uint32_t>(::gettid());
+    slot = unit_.claim(tid);
+    unit_.write(slot, unit_.sample(tid, 0x401000, monotonic_ns()));
+    slot.header->counters.overflows = 5;
+    process->drain(context());
+    process->free_slots(census_, true);
+  }).join();
+  EXPECT_EQ(times_.size(), 1U);
+  EXPECT_EQ(slot.header->state, channel::SlotState::kClaimed);
+  for (int i = 0; i < 100 && slot.header->state != channel::SlotState::kFree; ++i) {
+    process->drain(context());
+    process->free_slots(census_, true);
+    ::usleep(1000);
+  }
+  EXPECT_EQ(slot.header->state, channel::SlotState::kFree);
+  EXPECT_EQ(process->unit_totals().overflows, 5U);
+  // The next owner goes on where the ring stands.
+  const auto pid = static_cast<uint32_t>(::getpid());
+  const auto again = unit_.claim(pid);
+  ASSERT_EQ(again.header, slot.header);
+  unit_.write(again, unit_.sample(pid, 0x401000, monotonic_ns()));
+  process->drain(context());
+  EXPECT_EQ(times_.size(), 2U);
+  EXPECT_EQ(process->record_totals().bad_rings, 0U);
+}
+
+TEST_F(ChannelTest, AThreadThatIsNotTheProcessesGetsNothingThrough) {
+  auto process = connect_process();
+  ASSERT_TRUE(process);
+  const auto slot = unit_.claim(1);  // init's
+  unit_.write(slot, unit_.sample(1, 0x401000, monotonic_ns()));
+  process->drain(context());
+  EXPECT_TRUE(times_.empty());
+  EXPECT_EQ(process->untied_slots(), 1U);
+}
+
+TEST_F(ChannelTest, DamagedRingsAreCountedAndLeftBehind) {
+  auto process = connect_process();
+  ASSERT_TRUE(process);
+  const auto pid = static_cast<uint32_t>(::getpid());
+  const auto slot = unit_.claim(pid);
+  slot.control->data_head = 0x1234567;
+  process->drain(context());
+  EXPECT_EQ(process->record_totals().bad_rings, 1U);
+  std::vector<std::byte> garbage(64, std::byte{0xff});
+  slot.control->data_head = slot.control->data_tail;
+  unit_.write(slot, garbage);
+  process->drain(context());
+  EXPECT_EQ(process->record_totals().bad_rings, 2U);
+  EXPECT_TRUE(times_.empty());
+  unit_.write(slot, unit_.sample(pid, 0x401000, monotonic_ns()));
+  process->drain(context());
+  EXPECT_EQ(times_.size(), 1U);
+}
+
+}  // namespace
+}  // namespace auxtrail::record

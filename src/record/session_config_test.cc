@@ -1,0 +1,105 @@
+#include "record/session_config.h"
+
+#include <gmock/gmock.h>
+
+#include <ctime>
+
+namespace auxtrail::record {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr IntelPt kNoPt{false, 10};
+constexpr uint64_t kMaxHz = 100000;
+
+TEST(SessionConfig, Defaults) {
+  const auto plan = plan_session({}, kNoPt, kMaxHz);
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(plan->warnings, IsEmpty());
+  EXPECT_EQ(plan->event_name, "task-clock:u");
+  const channel::SessionConfig& config = plan->config;
+  EXPECT_EQ(config.sampler.sample_type, 0x110187U);  // the layout that Linux perf decodes
+  EXPECT_EQ(config.leader.sample_type, 0x10087U);
+  EXPECT_EQ(config.leader.type, 10U);
+  EXPECT_EQ(config.leader.config, 0x2c01U);
+  EXPECT_EQ(config.sampler.aux_sample_size, 4096U);
+  EXPECT_EQ(config.sampler.sample_freq, 999U);
+  EXPECT_EQ(config.sampler.freq, 1U);
+  EXPECT_EQ(config.trigger.sample_freq, 999U);
+  EXPECT_EQ(config.trigger.sigtrap, 1U);
+  EXPECT_EQ(config.trigger.remove_on_exec, 1U);
+  EXPECT_EQ(config.trigger.inherit_thread, 1U);
+  EXPECT_EQ(config.trigger.disabled, 0U);
+  EXPECT_EQ(config.data_pages * channel::kPageBytes, 512U << 10);
+  EXPECT_EQ(config.aux_pages * channel::kPageBytes, 64U << 10);
+  for (const auto& event : file_events(*plan)) {
+    EXPECT_EQ(event.attr.size, 128U);  // perf 6.1 refuses larger ones
+    EXPECT_EQ(event.attr.sample_id_all, 1U);
+    EXPECT_EQ(event.attr.use_clockid, 1U);
+    EXPECT_EQ(event.attr.clockid, CLOCK_MONOTONIC);
+    EXPECT_THAT(event.ids, SizeIs(1));
+  }
+}
+
+TEST(SessionConfig, PeriodWinsOverFrequency) {
+  RecordOptions options;
+  options.frequency_hz = 5000;
+  options.period = 12345;
+  const auto plan = plan_session(options, kNoPt, kMaxHz);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->config.trigger.freq, 0U);
+  EXPECT_EQ(plan->config.trigger.sample_period, 12345U);
+}
+
+TEST(SessionConfig, FrequencyIsThrottledWithAWarning) {
+  RecordOptions options;
+  options.frequency_hz = kMaxHz + 1;
+  const auto plan = plan_session(options, kNoPt, kMaxHz);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->config.trigger.sample_freq, kMaxHz);
+  ASSERT_THAT(plan->warnings, SizeIs(1));
+  EXPECT_THAT(plan->warnings[0], HasSubstr("perf_event_max_sample_rate"));
+  options.frequency_max = true;
+  EXPECT_EQ(plan_session(options, kNoPt, kMaxHz)->config.trigger.sample_freq, kMaxHz);
+}
+
+TEST(SessionConfig, NoInheritSamplesOneThread) {
+  RecordOptions options;
+  options.inherit = false;
+  const auto plan = plan_session(options, kNoPt, kMaxHz);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->config.trigger.inherit, 0U);
+  EXPECT_EQ(plan->config.trigger.inherit_thread, 0U);  // the kernel refuses it without inherit
+  EXPECT_EQ(plan->config.inherit_children, 0U);
+}
+
+TEST(SessionConfig, RefusesSizesThatCannotWork) {
+  RecordOptions options;
+  for (const uint32_t bytes : {0U, 63U, kMaxAuxSampleBytes + 1}) {
+    options.aux_sample_bytes = bytes;
+    EXPECT_FALSE(plan_session(options, kNoPt, kMaxHz)) << bytes;
+  }
+  options.aux_sample_bytes = 4096;
+  options.data_pages = 1;
+  EXPECT_FALSE(plan_session(options, kNoPt, kMaxHz));
+  options.data_pages = 2;
+  EXPECT_TRUE(plan_session(options, kNoPt, kMaxHz));
+  options.frequency_hz = 0;
+  EXPECT_FALSE(plan_session(options, kNoPt, kMaxHz));
+}
+
+TEST(SessionConfig, TriggerIsTriedOnTheMachine) {
+  RecordOptions options;
+  options.event = "r1234567890";
+  auto plan = plan_session(options, kNoPt, kMaxHz);
+  ASSERT_TRUE(plan);
+  if (probe_hardware_counter() == 0) GTEST_SKIP() << "this machine has hardware counters";
+  const auto status = check_trigger(*plan);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message(), HasSubstr("task-clock"));
+}
+
+}  // namespace
+}  // namespace auxtrail::record

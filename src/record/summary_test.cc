@@ -1,0 +1,73 @@
+#include "record/summary.h"
+
+#include <gmock/gmock.h>
+
+#include <cerrno>
+
+namespace auxtrail::record {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Summary plain() {
+  Summary summary;
+  summary.file = "perf.data";
+  summary.file_bytes = (1U << 20) + (1U << 18);
+  summary.trace_unit = "software (as asked)";
+  summary.event_name = "task-clock:u";
+  summary.records.samples = 5678;
+  summary.records.aux_bytes = uint64_t{21} << 20;
+  summary.processes = summary.kernel_triggers = 1;
+  return summary;
+}
+
+TEST(Summary, OneLineWhereNothingWasLost) {
+  EXPECT_THAT(summary_lines(plain()),
+              ElementsAre("[ auxtrail record: Captured and wrote 1.250 MB perf.data (5678 samples, "
+                          "21.0 MB AUX, trace unit: software (as asked), trigger: kernel event "
+                          "task-clock:u) ]"));
+}
+
+TEST(Summary, EachLossIsToldApart) {
+  Summary summary = plain();
+  summary.units.lost_samples = 3;
+  summary.units.no_slot_overflows = 4;
+  summary.records.bad_records = 5;
+  summary.units.ended_by[static_cast<size_t>(channel::Reason::kFull)] = 90;
+  summary.units.ended_by[static_cast<size_t>(channel::Reason::kColdCode)] = 7;
+  summary.units.ended_by[static_cast<size_t>(channel::Reason::kSyscall)] = 8;
+  summary.coverage = Census::Coverage{9, 2, 0};
+  summary.still_running = 1;
+  const auto lines = summary_lines(summary);
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_THAT(lines[1], HasSubstr("3 samples found no room"));
+  EXPECT_THAT(lines[1], HasSubstr("4 overflows of threads beyond the 64"));
+  EXPECT_THAT(lines[1], HasSubstr("5 records refused"));
+  EXPECT_THAT(lines[1], Not(HasSubstr("connections")));
+  EXPECT_THAT(lines[2], HasSubstr("105 in all, 90 full, ended early: 8 syscall, 7 cold code"));
+  EXPECT_THAT(lines[3], HasSubstr("not sampled: 2 of 9 program starts"));
+  EXPECT_THAT(lines[3], HasSubstr("1 still running"));
+}
+
+TEST(Summary, TimersSayWhy) {
+  Summary summary = plain();
+  summary.kernel_triggers = 0;
+  summary.timer_hz = 250;
+  summary.trigger_refusals[EACCES] = 1;
+  EXPECT_THAT(summary_lines(summary)[0],
+              HasSubstr("thread timers at 250 Hz because perf_event_open: EACCES"));
+}
+
+TEST(Summary, SumsDoNotWrap) {
+  UnitTotals totals;
+  channel::Counters scribbled;
+  scribbled.samples = UINT64_MAX - 1;
+  totals.add(scribbled);
+  totals.add(scribbled);
+  EXPECT_EQ(totals.samples, UINT64_MAX);
+}
+
+}  // namespace
+}  // namespace auxtrail::record

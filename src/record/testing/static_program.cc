@@ -1,0 +1,2 @@
+// Linked statically: what the trace unit cannot be preloaded into.
+int main() { return 0; }
