@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""What recording costs: each workload natively and under each tool, in turns, and the medians of the ratios.
+
+A round runs every workload once natively and once under each tool, right after one another, in an order that rotates;
+a tool's figure is the median over the rounds of its time divided by the native one of the same round. CPU time is
+user + system of the whole process tree, the recorder's included; wall time is told beside it. Figures of the
+recordings themselves (branches per sample, bits per branch, how windows ended, bytes per second) come from
+the summary of `auxtrail record` and from `auxtrail verify --json`.
+
+Everything printed is also written to the output file: {"results": [{"name", "value", "unit", "peer"}]}.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import tools
+import workloads
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Results:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, name, value, unit, peer=""):
+        self.rows.append({"name": name, "value": round(value, 6), "unit": unit, "peer": peer})
+
+    def write(self, path):
+        pathlib.Path(path).write_text(json.dumps({"results": self.rows}, indent=1) + "\n")
+
+
+class Run:
+    """One run of a workload under a tool (or natively, with tool None)."""
+
+    def __init__(self, workload, tool):
+        command = tool.command(workload) if tool else list(workload.command)
+        environment = {**os.environ, "LC_ALL": "C", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+        with open(workload.stdin, "rb") as source, tempfile.TemporaryFile() as errors:
+            started = time.monotonic()
+            process = subprocess.Popen(command, stdin=source, stdout=subprocess.DEVNULL, stderr=errors, env=environment)
+            _, status, usage = os.wait4(process.pid, 0)
+            self.wall_s = time.monotonic() - started
+            process.returncode = os.waitstatus_to_exitcode(status)
+            errors.seek(0)
+            self.errors = errors.read().decode(errors="replace")
+        self.cpu_s = usage.ru_utime + usage.ru_stime
+        self.ok = process.returncode == 0
+        self.recording_bytes = os.path.getsize(tool.output) if tool and tool.output and self.ok else 0
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+class Measurement:
+    """The runs of all rounds, and the ratios from them."""
+
+    def __init__(self):
+        self.runs = {}  # (workload name, tool name) -> [(native run, run)]
+        self.failures = []
+
+    def add(self, workload, tool, native, run):
+        if run.ok and native.ok:
+            self.runs.setdefault((workload.name, tool.name), []).append((native, run))
+        elif (workload.name, tool.name) not in self.failures:
+            self.failures.append((workload.name, tool.name))
+            print(f"  {workload.name} under {tool.name} failed: {run.errors.strip()[-300:]}", file=sys.stderr)
+
+    def ratio(self, workload, tool, what):
+        pairs = self.runs.get((workload.name, tool.name), [])
+        return statistics.median(getattr(run, what) / getattr(native, what) for native, run in pairs) if pairs else None
+
+    def last(self, workload, tool):
+        pairs = self.runs.get((workload.name, tool.name), [])
+        return pairs[-1][1] if pairs else None
+
+
+def measure(programs, used, rounds, slow_rounds):
+    measurement = Measurement()
+    for round_number in range(rounds):
+        for workload in programs:
+            turn = [tool for tool in used if not tool.slow or round_number < slow_rounds]
+            shift = round_number % max(1, len(turn))
+            for tool in turn[shift:] + turn[:shift]:
+                print(f"\r\033[Kround {round_number + 1}/{rounds}: {workload.name}, {tool.name}", end="", file=sys.stderr)
+                native = Run(workload, None)
+                measurement.add(workload, tool, native, Run(workload, tool))
+    print("\r\033[K", end="", file=sys.stderr)
+    return measurement
+
+
+def print_ratios(programs, used, measurement, results):
+    for what, title in (("cpu_s", "CPU time (user + system, recorder included)"), ("wall_s", "wall time")):
+        print(f"\nRatio to native, {title}:")
+        print(f"{'':10}" + "".join(f"{tool.name:>23}" for tool in used))
+        columns = {tool.name: [] for tool in used}
+        for workload in programs:
+            row = ""
+            for tool in used:
+                ratio = measurement.ratio(workload, tool, what)
+                row += f"{ratio:23.3f}" if ratio else f"{'failed':>23}"
+                if ratio:
+                    columns[tool.name].append(ratio)
+                    results.add(f"{tool.name}: {workload.name}, {what[:-2]}", ratio, "ratio", "native")
+            print(f"{workload.name:10}{row}")
+        row = ""
+        for tool in used:
+            mean = geometric_mean(columns[tool.name]) if columns[tool.name] else float("nan")
+            row += f"{mean:23.3f}"
+            if columns[tool.name]:
+                results.add(f"{tool.name}: geometric mean, {what[:-2]}", mean, "ratio", "native")
+        print(f"{'geo. mean':10}{row}")
+
+
+def window_ends(errors):
+    """The numbers of windows by the reason of their end, from the summary of `auxtrail record`."""
+    found = re.search(r"Windows: (\d+) in all, (\d+) full(?:, ended early: ([^\]]*))?", errors)
+    if not found:
+        return 0, {}
+    parts = [part.strip().split(" ", 1) for part in (found[3] or "").split(",") if part.strip()]
+    return int(found[1]), {"full": int(found[2]), **{reason.strip(): int(count) for count, reason in parts}}
+
+
+def verify(binary, recording):
+    result = subprocess.run([binary, "verify", "--json", "-i", recording], capture_output=True, text=True, check=False)
+    try:
+        return json.loads(result.stdout)
+    except json.JSONDecodeError:
+        print(f"verify: {result.stderr.strip()}", file=sys.stderr)
+        return None
+
+
+def print_contents(programs, tool, binary, results):
+    """What is in the recordings of one more run of each workload."""
+    print(f"\nThe recordings at {tool.name}:")
+    print(f"{'':10}{'samples':>9}{'branches/sample':>17}{'bits/branch':>13}{'KB/s':>9}{'errors':>8}  windows ended by")
+    for workload in programs:
+        run = Run(workload, tool)
+        found = verify(binary, tool.output) if run.ok else None
+        if not found:
+            print(f"{workload.name:10} failed")
+            continue
+        branches = found["branches"] + found["branches_not_taken"]
+        per_sample = branches / max(1, found["samples"])
+        # Padding apart, a sample's bits belong to all of its branches, taken or not.
+        bits = 8 * found["aux_bytes"] / max(1, branches)
+        rate = run.recording_bytes / run.wall_s / 1000
+        bad = found["samples_with_errors"] + found["samples_ending_elsewhere"]
+        windows, ends = window_ends(run.errors)
+        shares = {reason: count / max(1, windows) for reason, count in ends.items()}
+        listing = ", ".join(f"{reason} {share:.1%}" for reason, share in shares.items())
+        print(f"{workload.name:10}{found['samples']:9}{per_sample:17.0f}{bits:13.2f}{rate:9.0f}{bad:8}  {listing}")
+        prefix = f"{tool.name}: {workload.name}"
+        results.add(f"{prefix}, samples", found["samples"], "count")
+        results.add(f"{prefix}, branches per sample", per_sample, "branches")
+        results.add(f"{prefix}, bits per branch", bits, "bits")
+        results.add(f"{prefix}, bits per branch taken", found["bits_per_branch"], "bits")
+        results.add(f"{prefix}, recording", rate, "KB/s")
+        results.add(f"{prefix}, bad samples", bad, "count")
+        for reason, share in shares.items():
+            results.add(f"{prefix}, windows ended by {reason}", share, "share")
+
+
+def run_micro(build, results):
+    """Every Google Benchmark program of the build, briefly."""
+    programs = sorted(p for p in pathlib.Path(build).glob("src/*/*_benchmark") if os.access(p, os.X_OK))
+    for program in programs:
+        done = subprocess.run([program, "--benchmark_format=json", "--benchmark_min_time=0.2"], capture_output=True,
+                              text=True, check=False)
+        try:
+            rows = json.loads(done.stdout)["benchmarks"]
+        except (json.JSONDecodeError, KeyError):
+            print(f"{program.name}: {done.stderr.strip()[-200:]}", file=sys.stderr)
+            continue
+        print(f"\n{program.name}:")
+        for row in rows:
+            if row.get("error_occurred"):
+                continue
+            print(f"  {row['name']:50}{row['cpu_time']:14.2f} {row['time_unit']}")
+            results.add(f"{program.name}: {row['name']}", row["cpu_time"], row["time_unit"])
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build/release", help="the build folder whose auxtrail is measured")
+    parser.add_argument("--output", default="bench-results.json")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--slow-rounds", type=int, default=1, help="rounds for valgrind and QEMU")
+    parser.add_argument("--only", default="", help="workloads, separated by commas")
+    parser.add_argument("--tools", default="", help="tools whose name contains one of these words, separated by commas")
+    parser.add_argument("--no-micro", action="store_true", help="leave the Google Benchmark programs out")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse()
+    binary = str(pathlib.Path(arguments.build).resolve() / "src/cli/auxtrail")
+    if not os.access(binary, os.X_OK):
+        sys.exit(f"bench: no {binary}; run `make release`")
+    work = pathlib.Path(arguments.build).resolve() / "bench-work"
+    work.mkdir(exist_ok=True)
+    programs = [w for w in workloads.make(work / "inputs")
+                if not arguments.only or w.name in arguments.only.split(",")]
+    for workload in list(programs):
+        if shutil.which(workload.command[0]) is None:
+            print(f"{workload.name}: left out: {workload.command[0]} is not installed")
+            programs.remove(workload)
+    everything = tools.all_tools(binary, str(work), REPOSITORY)
+    wanted = [t for t in everything if not arguments.tools or any(w in t.name for w in arguments.tools.split(","))]
+    for tool in wanted:
+        if tool.skipped:
+            print(f"{tool.name}: left out: {tool.skipped}")
+    used = [tool for tool in wanted if not tool.skipped]
+
+    results = Results()
+    measurement = measure(programs, used, arguments.rounds, arguments.slow_rounds)
+    print_ratios(programs, used, measurement, results)
+    for tool in used:
+        if tool.name.startswith("auxtrail"):
+            print_contents(programs, tool, binary, results)
+    if not arguments.no_micro:
+        run_micro(arguments.build, results)
+    results.write(arguments.output)
+    print(f"\nwrote {arguments.output}")
+    return 1 if measurement.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+// See campaign.h.
+#include "campaign.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "channel/reasons.h"
+#include "follow.h"
+#include "history.h"
+#include "pair.h"
+#include "pt/packet_reader.h"
+#include "state.h"
+#include "window.h"
+
+namespace auxtrail::lockstep {
+namespace {
+
+constexpr uint64_t kMaxRuns = 1000;
+constexpr uint64_t kMaxNativeSteps = 40;
+constexpr uint64_t kMemoryEvery = 64;   // windows between two comparisons of all writable memory
+constexpr uint64_t kMemoryFirst = 3;    // and after each of the first windows
+constexpr uint64_t kMutateWindow = 12;  // the first window that a self-test may falsify
+constexpr uint64_t kStackBytes = 2048;  // compared after every window
+constexpr uint64_t kMaxIterations = 1000000;
+
+LaunchOptions MakeLaunch(const CampaignOptions& options, const Recorder& recorder) {
+  return {
+      .command = options.command,
+      .environment = {"PATH=/usr/bin:/bin", "HOME=/", "LC_ALL=C", "PERL_HASH_SEED=0",
+                      "PYTHONHASHSEED=0", "AUXTRAIL_WHEN_TRACED=sample",
+                      "LD_PRELOAD=" + options.unit, "AUXTRAIL_SOCKET=" + recorder.socket_path()},
+      .input = options.input};
+}
+
+// Flips the newest outcome of the first TNT packet.
+bool FlipOutcome(std::vector<std::byte>& aux) {
+  pt::PacketReader reader(aux);
+  pt::Packet packet;
+  while (reader.next(packet) == pt::ReadStatus::kPacket) {
+    if (packet.kind == pt::PacketKind::kTnt8) {
+      aux[packet.offset] ^= std::byte{2};
+      return true;
+    }
+    if (packet.kind == pt::PacketKind::kTnt64) {
+      aux[packet.offset + 2] ^= std::byte{1};
+      return true;
+    }
+  }
+  return false;
+}
+
+// One program in one pair of processes.
+class Run {
+ public:
+  Run(const CampaignOptions& options, Recorder& recorder, uint64_t seed, CampaignResult& result)
+      : options_(options),
+        result_(result),
+        random_(seed),
+        pair_(MakeLaunch(options, recorder), recorder, options.unit),
+        memory_(options.unit) {}
+
+  void run() {
+    before_ = pair_.channel().reasons();
+    if (!check_native(pair_.run_system_calls(options_.skip_calls))) return;
+    while (result_.steps < options_.steps && result_.differences.empty()) {
+      if (!advance()) break;
+      one_window();
+    }
+    const Reasons now = pair_.channel().reasons();
+    for (size_t i = 0; i < now.size(); ++i) result_.reasons[i] += now[i] - before_[i];
+    result_.memory_bytes += memory_.bytes_compared();
+  }
+
+ private:
+  // False if the program is over, or if the two are not the same any more without a window's doing.
+  bool check_native(Native status) {
+    if (status == Native::kDiverged) {
+      differ({"outside of windows: " + pair_.problem()});
+    }
+    return status == Native::kOk;
+  }
+
+  void differ(std::vector<std::string> messages) {
+    auto& all = result_.differences;
+    all.insert(all.end(), messages.begin(), messages.end());
+  }
+
+  // Some instructions natively, to a place where a window is worth starting.
+  bool advance() {
+    if (options_.leap_windows != 0 &&
+        windows_ % options_.leap_windows == options_.leap_windows - 1 &&
+        !check_native(pair_.run_system_calls(options_.leap_calls))) {
+      return false;
+    }
+    const uint64_t least = 1 + random_() % 6;
+    for (uint64_t i = 0; i < kMaxNativeSteps; ++i) {
+      if (i >= least && result_.coverage.is_rare(next())) break;
+      if (!check_native(pair_.step())) return false;
+      ++result_.native_steps;
+    }
+    // The unit's own functions are no place for a window, though one may end before them.
+    while (!pair_.plain_layout().is_program_code(pair_.plain().ip())) {
+      if (!check_native(pair_.step())) return false;
+    }
+    const auto differences =
+        CompareRegisters(pair_.traced().registers(), pair_.plain().registers());
+    for (const auto& text : differences) differ({"natively, before a window: " + text});
+    return differences.empty();
+  }
+
+  const Instruction& next() { return pair_.instructions().at(pair_.plain().ip()); }
+
+  void one_window() {
+    const std::string start = Describe(pair_.plain(), pair_.plain().ip());
+    result_.coverage.started(next());
+    const Window window = RunWindow(pair_);
+    ++windows_;
+    ++result_.windows;
+    result_.opened += window.opened ? 1 : 0;
+    if (!window.problem.empty()) {
+      differ({window.problem});
+    } else {
+      check(window);
+    }
+    if (result_.differences.empty()) return;
+    const auto reason = static_cast<size_t>(window.reason);
+    differ({fmt::format("in window {} of the run, from {} to {:#x}, ended by: {}", windows_, start,
+                        window.end_ip,
+                        reason < channel::kReasonCount ? channel::name(window.reason) : "?")});
+  }
+
+  void check(const Window& window) {
+    History history;
+    history.first_ip = history.final_ip = window.start_ip;
+    if (window.sample) {
+      history = decode(*window.sample);
+      if (!history.error.empty()) return differ({"the sample's history: " + history.error});
+      if (window.sample->ip != window.end_ip) {
+        differ({fmt::format("the sample's ip is {:#x}", window.sample->ip)});
+      }
+    } else if (window.opened) {
+      return differ({"no sample of a window"});
+    }
+    const Walk walk = FollowHistory(pair_, history, result_.coverage);
+    result_.steps += walk.steps;
+    result_.transfers += walk.transfers;
+    if (!walk.difference.empty()) return differ({walk.difference});
+    finish_iterations();
+    compare_state();
+  }
+
+  [[nodiscard]] bool falsify() const {
+    return options_.mutation != Mutation::kNone && windows_ >= kMutateWindow;
+  }
+  [[nodiscard]] bool falsify(Mutation mutation) const {
+    return falsify() && options_.mutation == mutation;
+  }
+
+  History decode(const TakenSample& sample) {
+    auto aux = sample.aux;
+    if (falsify(Mutation::kOutcome)) (void)FlipOutcome(aux);
+    History history = decoder_.decode(pair_.traced_layout().code(), aux);
+    if (!history.error.empty() || history.transfers.empty()) return history;
+    const size_t middle = history.transfers.size() / 2;
+    if (falsify(Mutation::kTransfer)) {
+      history.transfers.erase(history.transfers.begin() + static_cast<ptrdiff_t>(middle));
+    }
+    if (falsify(Mutation::kTarget)) history.transfers[middle].to += 1;
+    if (falsify(Mutation::kFinalIp)) {
+      history.final_ip = history.transfers.back().from;
+      history.transfers.pop_back();
+    }
+    return history;
+  }
+
+  // A window that ends by a fault in a repeated string instruction ends between two iterations.
+  void finish_iterations() {
+    const uint64_t ip = pair_.plain().ip();
+    if (!next().repeats) return;
+    const Registers traced = pair_.traced().registers();
+    for (uint64_t i = 0; i < kMaxIterations && pair_.plain().ip() == ip; ++i) {
+      const Registers plain = pair_.plain().registers();
+      if (plain.rcx == traced.rcx && plain.rdi == traced.rdi && plain.rsi == traced.rsi) break;
+      if (pair_.plain().step().kind != StopKind::kStep) break;
+    }
+  }
+
+  void compare_state() {
+    Registers traced = pair_.traced().registers();
+    auto traced_extended = pair_.traced().extended_state();
+    uint64_t traced_mask = pair_.traced().signal_mask();
+    if (falsify(Mutation::kRegister)) traced.rbx ^= 1;
+    if (falsify(Mutation::kFlags)) traced.eflags ^= 1;
+    if (falsify(Mutation::kVector)) traced_extended[160 + 3 * 16] ^= std::byte{1};
+    if (falsify(Mutation::kSignalMask)) traced_mask ^= 1;
+    if (falsify(Mutation::kMemory)) {
+      pair_.traced().set_word(traced.rsp, pair_.traced().word(traced.rsp) ^ 0x100);
+    }
+    const Registers plain = pair_.plain().registers();
+    differ(CompareRegisters(traced, plain));
+    differ(CompareExtended(traced_extended, pair_.plain().extended_state()));
+    const uint64_t plain_mask = pair_.plain().signal_mask();
+    if (traced_mask != plain_mask) {
+      differ({fmt::format("signal mask: traced {:#x}, plain {:#x}", traced_mask, plain_mask)});
+    }
+    compare_memory(plain);
+  }
+
+  // All writable memory now and then; the stack's top every time.
+  void compare_memory(const Registers& registers) {
+    const auto& lines = pair_.plain_layout().writable();
+    if (windows_ <= kMemoryFirst || windows_ % kMemoryEvery == 0) {
+      return differ(memory_.compare(pair_.traced(), pair_.plain(), lines, registers));
+    }
+    for (MapLine line : lines) {
+      if (!line.contains(registers.rsp)) continue;
+      line.end = std::min<uint64_t>(line.end, registers.rsp + kStackBytes);
+      differ(memory_.compare(pair_.traced(), pair_.plain(), {line}, registers));
+    }
+  }
+
+  const CampaignOptions& options_;
+  CampaignResult& result_;
+  std::mt19937_64 random_;
+  Pair pair_;
+  MemoryComparison memory_;
+  HistoryDecoder decoder_;
+  Reasons before_{};
+  uint64_t windows_ = 0;
+};
+
+}  // namespace
+
+const char* Name(Mutation mutation) {
+  constexpr const char* kNames[] = {"none",     "outcome", "transfer", "target",      "final ip",
+                                    "register", "flags",   "vector",   "signal mask", "memory"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Mutation::kCount));
+  return kNames[static_cast<size_t>(mutation)];
+}
+
+CampaignResult RunCampaign(const CampaignOptions& options) {
+  CampaignResult result;
+  while (result.steps < options.steps && result.differences.empty()) {
+    if (result.runs == kMaxRuns) Die("the program is too short");
+    Recorder recorder(options.aux_bytes);
+    Run(options, recorder, options.seed + result.runs, result).run();
+    ++result.runs;
+  }
+  return result;
+}
+
+}  // namespace auxtrail::lockstep

@@ -1,0 +1,37 @@
+// Layout: what lies where in a traced process: the program's code, the unit's, and memory to
+// compare.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "image/code_map.h"
+#include "tracee.h"
+
+namespace auxtrail::lockstep {
+
+class Layout {
+ public:
+  Layout(const Tracee& tracee, std::string unit_path);
+
+  // Reads the mappings anew.
+  void refresh();
+
+  // Code of the program or its libraries, as opposed to the unit's and its code cache.
+  [[nodiscard]] bool is_program_code(uint64_t address) const;
+  [[nodiscard]] bool is_unit_code(uint64_t address) const;
+  // For the decoder: the program's code by file.
+  [[nodiscard]] const image::CodeMap& code() const { return code_; }
+  // Private writable memory that is not the unit's.
+  [[nodiscard]] const std::vector<MapLine>& writable() const { return writable_; }
+
+ private:
+  const Tracee& tracee_;
+  std::string unit_path_;
+  std::vector<MapLine> program_code_;
+  std::vector<MapLine> unit_code_;
+  std::vector<MapLine> writable_;
+  image::CodeMap code_;
+};
+
+}  // namespace auxtrail::lockstep

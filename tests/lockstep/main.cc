@@ -1,0 +1,164 @@
+// lockstep: the truth test of the software trace unit. One program runs twice, with identical
+// state. One process gets windows at all kinds of instructions; the other executes the same stretch
+// by single steps of the CPU. The branches that the window's sample tells must be those that were
+// executed, and the state behind the window the same.
+//
+// Usage: lockstep --unit LIBRARY [options] -- CMD...
+//   --steps N       single steps inside windows to compare (times AUXTRAIL_TRUTH_SCALE); default
+//   100000
+//   --aux BYTES     aux_sample_size: how long windows get; default 256. May be given several times:
+//   the steps are
+//                   shared out, one process pair each
+//   --skip CALLS    system calls before the first window
+//   --leap W,CALLS  after every W windows run natively over CALLS system calls
+//   --input FILE    the program's stdin
+//   --seed N        where windows start
+//   --self-test     instead: falsify one thing at a time; each must be noticed
+// Exit status: 0 no difference, 1 differences, 2 the harness has a problem, 77 the program is not
+// installed.
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "campaign.h"
+#include "channel/reasons.h"
+#include "tracee.h"
+
+namespace auxtrail::lockstep {
+namespace {
+
+constexpr int kSkipped = 77;
+constexpr uint64_t kSelfTestSteps = 40000;
+
+struct CommandLine {
+  CampaignOptions campaign;
+  std::vector<uint32_t> aux_bytes;
+  bool self_test = false;
+};
+
+CommandLine Parse(int argc, char** argv) {
+  CommandLine line;
+  auto& options = line.campaign;
+  int at = 1;
+  for (; at < argc && std::strcmp(argv[at], "--") != 0; ++at) {
+    const std::string name = argv[at];
+    if (name == "--self-test") {
+      line.self_test = true;
+      continue;
+    }
+    if (++at == argc) Die(name + " needs a value");
+    const char* value = argv[at];
+    const uint64_t number = std::strtoull(value, nullptr, 0);
+    if (name == "--unit") {
+      options.unit = value;
+    } else if (name == "--steps") {
+      options.steps = number;
+    } else if (name == "--aux") {
+      line.aux_bytes.push_back(static_cast<uint32_t>(number));
+    } else if (name == "--skip") {
+      options.skip_calls = number;
+    } else if (name == "--leap") {
+      options.leap_windows = number;
+      const char* comma = std::strchr(value, ',');
+      options.leap_calls = comma != nullptr ? std::strtoull(comma + 1, nullptr, 0) : 1;
+    } else if (name == "--input") {
+      options.input = value;
+    } else if (name == "--seed") {
+      options.seed = number;
+    } else {
+      Die("unknown option " + name);
+    }
+  }
+  for (++at; at < argc; ++at) options.command.emplace_back(argv[at]);
+  if (options.unit.empty() || options.command.empty()) Die("--unit and a command are needed");
+  if (line.aux_bytes.empty()) line.aux_bytes.push_back(options.aux_bytes);
+  const char* scale = std::getenv("AUXTRAIL_TRUTH_SCALE");
+  if (scale != nullptr && std::atof(scale) > 0) {
+    options.steps = static_cast<uint64_t>(static_cast<double>(options.steps) * std::atof(scale));
+  }
+  return line;
+}
+
+// Both processes and we take turns: one CPU serves best. It also makes the rseq areas of both
+// agree.
+void StayOnOneCpu() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  const int current = sched_getcpu();
+  if (current < 0 || !CPU_ISSET(current, &allowed)) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(current, &one);
+  (void)sched_setaffinity(0, sizeof one, &one);
+}
+
+void Print(const CampaignOptions& options, const CampaignResult& result) {
+  fmt::print(
+      "aux {}: steps {} (natively {}), windows {} ({} opened) in {} runs, branches {}, differences "
+      "{}\n",
+      options.aux_bytes, result.steps, result.native_steps, result.windows, result.opened,
+      result.runs, result.transfers, result.differences.size());
+  fmt::print("  memory compared: {:.1f} MB\n  ended by:",
+             static_cast<double>(result.memory_bytes) / 1e6);
+  for (size_t i = 0; i < channel::kReasonCount; ++i) {
+    if (result.reasons[i] != 0) fmt::print(" {} {}", channel::kReasonNames[i], result.reasons[i]);
+  }
+  fmt::print("\n  mnemonics executed {}, windows started at {}; kinds (share:starts): {}\n",
+             result.coverage.mnemonics_executed(), result.coverage.mnemonics_started(),
+             result.coverage.kinds());
+  for (const auto& text : result.differences) fmt::print("  DIFFERENCE {}\n", text);
+  std::fflush(stdout);
+}
+
+// One campaign for each window length, the steps shared out.
+int Compare(const CommandLine& line) {
+  bool good = true;
+  for (const uint32_t aux_bytes : line.aux_bytes) {
+    CampaignOptions options = line.campaign;
+    options.aux_bytes = aux_bytes;
+    options.steps = (options.steps + line.aux_bytes.size() - 1) / line.aux_bytes.size();
+    const CampaignResult result = RunCampaign(options);
+    Print(options, result);
+    const std::string missing = result.coverage.missing(result.windows);
+    if (!missing.empty()) fmt::print("  too few windows start at: {}\n", missing);
+    good = good && result.differences.empty() && missing.empty();
+  }
+  return good ? 0 : 1;
+}
+
+// Every falsification must be noticed, and without one nothing must be.
+int SelfTest(const CommandLine& line) {
+  bool good = true;
+  for (size_t i = 0; i < static_cast<size_t>(Mutation::kCount); ++i) {
+    CampaignOptions options = line.campaign;
+    options.mutation = static_cast<Mutation>(i);
+    options.aux_bytes = line.aux_bytes[0];
+    options.steps = kSelfTestSteps;
+    const CampaignResult result = RunCampaign(options);
+    const bool expected = options.mutation != Mutation::kNone;
+    const bool noticed = !result.differences.empty();
+    fmt::print("{}: {} after {} windows{}{}\n", Name(options.mutation),
+               noticed ? "noticed" : "no difference", result.windows, noticed ? ": " : "",
+               noticed ? result.differences[0] : "");
+    good = good && noticed == expected;
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace auxtrail::lockstep
+
+int main(int argc, char** argv) {
+  using namespace auxtrail::lockstep;
+  const CommandLine line = Parse(argc, argv);
+  if (access(line.campaign.command[0].c_str(), X_OK) != 0) {
+    fmt::print("skipped: {} is not installed\n", line.campaign.command[0]);
+    return kSkipped;
+  }
+  StayOnOneCpu();
+  return line.self_test ? SelfTest(line) : Compare(line);
+}
