@@ -9,6 +9,14 @@
 #   auxtrail_benchmark(NAME SOURCES ... [DEPS ...])               a Google Benchmark program
 #   auxtrail_fuzzer(NAME SOURCES ... [DEPS ...])                  a libFuzzer target, built with AUXTRAIL_FUZZERS
 
+# No vector registers. clang 14 cannot compile <atomic> with -mgeneral-regs-only (it has inline functions that take
+# floating point), so it gets the flags that keep it from using them on its own.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(AUXTRAIL_NO_VECTOR -mno-sse -mno-mmx -mno-implicit-float)
+else()
+  set(AUXTRAIL_NO_VECTOR -mgeneral-regs-only)
+endif()
+
 add_library(auxtrail_options INTERFACE)
 target_include_directories(auxtrail_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(auxtrail_options INTERFACE
@@ -50,7 +58,7 @@ function(auxtrail_layer name)
   auxtrail_deps(auxtrail_${name} PUBLIC ${ARG_DEPS})
   if(ARG_INPROCESS)
     target_compile_options(auxtrail_${name} PRIVATE
-      -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics -mgeneral-regs-only)
+      -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics ${AUXTRAIL_NO_VECTOR})
   endif()
 endfunction()
 

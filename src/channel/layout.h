@@ -60,6 +60,7 @@ enum class Reason : uint32_t {
   kBusyUnit,          // the overflow arrived while the unit itself was working
   kForeignThread,     // a thread without thread-local storage of its own (raw clone)
   kShadowStack,       // CET shadow stacks are on
+  kSingleStep,        // the program is being single-stepped (trap flag)
   kHandlersReplaced,  // the program replaced our fault handlers behind our back
   kCount
 };
@@ -128,6 +129,8 @@ struct ProcessHeader {
   uint32_t aux_pages = 0;
   uint32_t reserved = 0;
   std::atomic<uint32_t> pid{0};
+  std::atomic<uint32_t> stop_requested{
+      0};  // 1: the process enters a sandbox, close its trigger; the recorder stores 2 when done
   std::atomic<uint32_t> maps_changed{
       0};  // rises with each change of executable mappings the unit saw
   std::atomic<uint64_t> no_slot_overflows{0};  // overflows of threads that found no free slot

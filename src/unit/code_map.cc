@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include "unit/rseq.h"
 #include "unit/sys.h"
 
 namespace auxtrail::unit {
@@ -52,6 +53,7 @@ struct MapsLine {
   bool write = false;
   bool shared = false;
   bool vdso = false;
+  const char* path = nullptr;  // in the text given to parse()
 };
 
 uint64_t hex(const char*& at) {
@@ -103,6 +105,7 @@ MapsLine parse(const char* at) {
       break;
     }
   }
+  if (*at == '/') line.path = at;
   return line;
 }
 
@@ -135,7 +138,11 @@ bool CodeMap::refresh(bool initial, void (*gone)(const Segment&, void*), void* c
       own_end_ = line.end;
       continue;
     }
-    add_without_patched(line.start, line.end, identity(line), initial);
+    const uint64_t key = identity(line);
+    if (line.path != nullptr && !knows(line.start, line.end, key)) {
+      rseq_add_module(line.path, line.start, line.offset);
+    }
+    add_without_patched(line.start, line.end, key, initial);
   }
   sys::close(static_cast<int>(fd));
 
@@ -156,6 +163,14 @@ bool CodeMap::refresh(bool initial, void (*gone)(const Segment&, void*), void* c
   for (size_t j = 0; j < next_count_; ++j) segments_[j] = next_[j];
   count_ = next_count_;
   return true;
+}
+
+bool CodeMap::knows(uint64_t start, uint64_t end, uint64_t key) const {
+  for (size_t i = 0; i < count_; ++i) {
+    const Segment& old = segments_[i];
+    if (old.start >= start && old.end <= end && old.inode_key == key) return true;
+  }
+  return false;
 }
 
 void CodeMap::add_without_patched(uint64_t start, uint64_t end, uint64_t key, bool initial) {

@@ -33,9 +33,9 @@ class CodeMap {
   static constexpr size_t kMaxSegments = 1024;
   static constexpr size_t kMaxPatched = 128;
 
-  // Reads /proc/self/maps anew. Segments that vanished or changed become kGone and are reported to
-  // `gone` (may be null) so that their translations can be dropped. False if the file can't be
-  // read.
+  // Reads /proc/self/maps anew (and the restartable sequences of code that is new, see rseq.h).
+  // Segments that vanished or changed become kGone and are reported to `gone` (may be null) so that
+  // their translations can be dropped. False if the file can't be read.
   bool refresh(bool initial, void (*gone)(const Segment&, void*), void* closure);
 
   // The watched segment that holds `pc`, or null.
@@ -59,6 +59,7 @@ class CodeMap {
     uint64_t start;
     uint64_t end;
   };
+  [[nodiscard]] bool knows(uint64_t start, uint64_t end, uint64_t key) const;
   void add(uint64_t start, uint64_t end, uint64_t key, bool initial);
   void add_without_patched(uint64_t start, uint64_t end, uint64_t key, bool initial);
 

@@ -11,36 +11,18 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include "unit/code_cache.h"
+#include "unit/export.h"
+#include "unit/libc_function.h"
+#include "unit/session.h"
 #include "unit/signals.h"
 #include "unit/sys.h"
 #include "unit/trigger.h"
 
-#define AUXTRAIL_EXPORT extern "C" __attribute__((visibility("default")))
-
 namespace auxtrail::unit {
 namespace {
-
-// libc's own function of that name, looked up once. dlsym is not async-signal-safe and signal() is,
-// so resolve_interposed() looks all of them up before the program runs.
-template <class Function>
-class Real {
- public:
-  constexpr explicit Real(const char* name) : name_(name) {}
-  Function* get() {
-    if (function_ == nullptr) function_ = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name_));
-    return function_;
-  }
-  template <class... Arguments>
-  auto operator()(Arguments... arguments) {
-    return get()(arguments...);
-  }
-
- private:
-  const char* name_;
-  Function* function_ = nullptr;
-};
 
 using SigactionFunction = int(int, const struct sigaction*, struct sigaction*);
 using SignalFunction = sighandler_t(int, sighandler_t);
@@ -133,30 +115,6 @@ sighandler_t system_v_handler(int signal, sighandler_t handler) {
   return set_simple_handler(signal, handler, uint64_t{SA_RESETHAND} | SA_NODEFER, 0);
 }
 
-// The trigger must get through: SIGTRAP is never blocked in the kernel, whatever the program asks
-// for. (Blocked, it would surface in sigwait() or interrupt ppoll().)
-int change_mask(int how, const sigset_t* set, sigset_t* old) {
-  sigset_t mine;
-  if (set != nullptr && handlers_installed() && how != SIG_UNBLOCK) {
-    mine = *set;
-    (void)sigdelset(&mine, SIGTRAP);
-    set = &mine;
-  }
-  static constexpr uint64_t kLibcSignals = uint64_t{3}
-                                           << 31;  // SIGCANCEL and SIGSETXID are libc's own
-  uint64_t kernel_set = 0;
-  if (set != nullptr) kernel_set = *reinterpret_cast<const uint64_t*>(set) & ~kLibcSignals;
-  uint64_t kernel_old = 0;
-  const long result = sys::call(SYS_rt_sigprocmask, how, set != nullptr ? sys::arg(&kernel_set) : 0,
-                                sys::arg(&kernel_old), 8);
-  if (sys::is_error(result)) return static_cast<int>(-result);
-  if (old != nullptr) {
-    (void)sigemptyset(old);
-    *reinterpret_cast<uint64_t*>(old) = kernel_old;
-  }
-  return 0;
-}
-
 struct ThreadStart {
   void* (*function)(void*);
   void* argument;
@@ -194,6 +152,7 @@ void resolve_interposed() {
   (void)real_sysv_signal.get();
   (void)real_dlclose.get();
   (void)real_pthread_create.get();
+  resolve_interposed_waits();
 }
 
 extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(long number, long a,
@@ -208,6 +167,12 @@ extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(lo
       break;
     case SYS_mremap:
       before_munmap(reinterpret_cast<void*>(a), static_cast<size_t>(b));
+      break;
+    case SYS_seccomp:
+      session_stop();
+      break;
+    case SYS_prctl:
+      if (a == PR_SET_SECCOMP) session_stop();
       break;
     case SYS_mprotect:
     case SYS_pkey_mprotect:
@@ -245,13 +210,6 @@ AUXTRAIL_EXPORT sighandler_t sysv_signal(int signal, sighandler_t handler) noexc
 AUXTRAIL_EXPORT sighandler_t __sysv_signal(int signal, sighandler_t handler) noexcept {
   return system_v_handler(signal, handler);
 }
-AUXTRAIL_EXPORT int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
-  return static_cast<int>(with_errno(-change_mask(how, set, old)));
-}
-AUXTRAIL_EXPORT int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
-  return change_mask(how, set, old);
-}
-
 AUXTRAIL_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
                            off_t offset) noexcept {
   return map_pages(address, bytes, protection, flags, fd, offset);
@@ -304,6 +262,18 @@ AUXTRAIL_EXPORT int dlclose(void* handle) noexcept {
   code_cache.resume_loaded_code();
   code_cache.unlock();
   return result;
+}
+
+AUXTRAIL_EXPORT int prctl(int option, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, option);
+  const long a = va_arg(arguments, long);
+  const long b = va_arg(arguments, long);
+  const long c = va_arg(arguments, long);
+  const long d = va_arg(arguments, long);
+  va_end(arguments);
+  if (option == PR_SET_SECCOMP) session_stop();
+  return static_cast<int>(with_errno(sys::call(SYS_prctl, option, a, b, c, d)));
 }
 
 AUXTRAIL_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attr,

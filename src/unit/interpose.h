@@ -3,7 +3,8 @@
 
 namespace auxtrail::unit {
 
-// Looks libc's functions up before the program runs.
+// Both look libc's functions up before the program runs; the first calls the second.
 void resolve_interposed();
+void resolve_interposed_waits();
 
 }  // namespace auxtrail::unit

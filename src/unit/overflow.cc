@@ -55,7 +55,7 @@ Thread* current_thread(uint32_t tid) {
 }  // namespace
 
 void on_overflow(ucontext_t& context, bool deferred) {
-  if (session.memory == nullptr) return;
+  if (session.memory == nullptr || session.stopped) return;
   const auto ip = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
   if (tls_block.state != UnitState::kIdle || code_cache.in_cache(ip) ||
       code_cache.map().is_own(ip)) {
@@ -71,6 +71,11 @@ void on_overflow(ucontext_t& context, bool deferred) {
   channel::Counters& counters = thread->slot.header->counters;
   counters.overflows.fetch_add(1, std::memory_order_relaxed);
   if (deferred) counters.deferred.fetch_add(1, std::memory_order_relaxed);
+  constexpr greg_t kTrapFlag = 0x100;
+  if ((context.uc_mcontext.gregs[REG_EFL] & kTrapFlag) != 0) {
+    count(counters, Reason::kSingleStep);
+    return;
+  }
   if (!handlers_in_place()) {
     count(counters, Reason::kHandlersReplaced);
     return;

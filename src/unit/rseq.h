@@ -19,6 +19,14 @@ extern const unsigned int __rseq_size __attribute__((weak));
 
 namespace auxtrail::unit {
 
+// Notes the restartable sequences of an ELF file whose executable segment with file offset `offset`
+// is mapped at `start`: the descriptors in its section __rseq_cs. Needs the translator lock;
+// async-signal-safe.
+void rseq_add_module(const char* path, uint64_t start, uint64_t offset);
+
+// The abort handler of the sequence that holds `pc`, 0 if it is in none.
+uint64_t rseq_abort_of(uint64_t pc);
+
 inline bool rseq_touches(const isa::Insn& insn, const uint8_t* code) {
   if (insn.segment != 0x64 || insn.disp_size == 0) return false;
   const bool is_store = insn.map == 0 && (insn.opcode == 0x89 || insn.opcode == 0xc7);

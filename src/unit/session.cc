@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "unit/signals.h"
 #include "unit/sys.h"
@@ -25,6 +26,7 @@ using channel::Hello;
 using channel::SessionConfig;
 
 constexpr int kHandshakeSeconds = 5;
+constexpr uint32_t kStopRequested = 1;  // the recorder answers by storing 2
 
 int connect_to_recorder(const char* path) {
   sockaddr_un address{};
@@ -201,6 +203,18 @@ bool session_start(const char* socket_path) {
   const bool started = start_on(fd);
   sys::close(fd);
   return started;
+}
+
+void session_stop() {
+  if (session.memory == nullptr || session.stopped) return;
+  session.stopped = true;
+  constexpr int kMilliseconds = 100;
+  auto& requested = session.header()->stop_requested;
+  requested.store(kStopRequested);
+  const timespec pause{0, 1000000};
+  for (int i = 0; i < kMilliseconds && requested.load() == kStopRequested; ++i) {
+    (void)sys::call(SYS_nanosleep, sys::arg(&pause), 0);
+  }
 }
 
 void session_forget() {

@@ -13,6 +13,7 @@ struct Thread;
 
 struct Session {
   channel::SessionConfig config{};
+  bool stopped = false;         // for good: overflows are ignored without a single system call
   std::byte* memory = nullptr;  // the shared memory, null while not sampled
   size_t memory_bytes = 0;
   Thread* threads[channel::kSlotCount] = {};  // private state, kept when a slot changes hands
@@ -28,6 +29,9 @@ extern Session session;
 // constructor or an atfork handler (single threaded). On any failure the process goes on without
 // being sampled. Leaves no descriptor open.
 bool session_start(const char* socket_path);
+// The process is about to restrict its own system calls (seccomp): stops sampling it for good. The
+// recorder is asked to close the trigger, and gets a moment to do so.
+void session_stop();
 // In a forked child: forgets the parent's memory (it stays the parent's).
 void session_forget();
 

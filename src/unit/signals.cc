@@ -210,6 +210,15 @@ extern "C" __attribute__((visibility("hidden"))) void* auxtrail_route_signal(int
     return nullptr;
   }
   if (handle_in_unit(signal, *info, *context)) return nullptr;
+  if (signal == SIGTRAP && tls_block.trap_blocked != 0) {
+    if (info->si_code > 0) {  // an instruction's own trap while blocked kills
+      default_action(signal, *info, *context);
+    } else {
+      __builtin_memcpy(tls_block.trap_info, info, sizeof tls_block.trap_info);
+      tls_block.trap_pending = 1;
+    }
+    return nullptr;
+  }
   return deliver_to_program(signal, *info, *context);
 }
 

@@ -30,12 +30,21 @@ long arg(T* pointer) {
   return reinterpret_cast<long>(pointer);
 }
 
+// What the unit itself has mapped, and whether it may map more: a program that limits its address
+// space must find in it what it would find without us (memory_limit.cc).
+inline uint64_t mapped_bytes = 0;
+inline bool may_map = true;
+
 inline void* mmap(void* hint, size_t bytes, int prot, int flags, int fd = -1, long offset = 0) {
+  if (!may_map) return nullptr;
   const long result = call(SYS_mmap, arg(hint), static_cast<long>(bytes), prot, flags, fd, offset);
-  return is_error(result) ? nullptr : reinterpret_cast<void*>(result);
+  if (is_error(result)) return nullptr;
+  __atomic_fetch_add(&mapped_bytes, (bytes + 4095) & ~size_t{4095}, __ATOMIC_RELAXED);
+  return reinterpret_cast<void*>(result);
 }
 inline void munmap(void* at, size_t bytes) {
   (void)call(SYS_munmap, arg(at), static_cast<long>(bytes));
+  __atomic_fetch_sub(&mapped_bytes, (bytes + 4095) & ~size_t{4095}, __ATOMIC_RELAXED);
 }
 inline int gettid() { return static_cast<int>(call(SYS_gettid)); }
 inline int getpid() { return static_cast<int>(call(SYS_getpid)); }

@@ -1,4 +1,4 @@
-# syscall(2) the function: as libc's, but the unit is told of changes to mappings first. In assembler because a raw
+# syscall(2) the function: as libc's, but the unit is told of changes to mappings and of sandboxes first. In assembler because a raw
 # clone() through it returns on another stack.
         .text
         .globl  syscall
@@ -13,6 +13,10 @@ syscall:
         cmpq    $11, %rdi               # munmap
         je      1f
         cmpq    $25, %rdi               # mremap
+        je      1f
+        cmpq    $157, %rdi              # prctl
+        je      1f
+        cmpq    $317, %rdi              # seccomp
         je      1f
         cmpq    $329, %rdi              # pkey_mprotect
         jne     2f

@@ -34,7 +34,10 @@ struct TlsBlock {
   uint64_t exit_pc;  // program address at which the window ends
   Thread* thread;    // null until the first overflow
   UnitState state;
-  uint32_t tid;  // 0 until the first overflow
+  uint32_t tid;           // 0 until the first overflow
+  uint32_t trap_blocked;  // the program believes SIGTRAP to be blocked (see interpose_mask.cc)
+  uint32_t trap_pending;  // and one that somebody sent is waiting
+  uint64_t trap_info[6];  // the beginning of its siginfo
 };
 
 extern __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));

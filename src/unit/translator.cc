@@ -32,6 +32,10 @@ bool Translator::translate(uint64_t pc, Block* block) {
       leave(pc_, 1u << path_, false, Reason::kFull);
       break;
     }
+    if (rseq_abort_of(pc_) != 0) {
+      (void)refuse(Reason::kRseq);
+      break;
+    }
     const uint64_t left = segment_.end - pc_;
     const Insn insn = isa::decode(reinterpret_cast<const uint8_t*>(pc_),
                                   left < 15 ? static_cast<size_t>(left) : 15);

@@ -10,6 +10,7 @@
 
 #include "unit/code_cache.h"
 #include "unit/interpose.h"
+#include "unit/memory_limit.h"
 #include "unit/session.h"
 #include "unit/signals.h"
 #include "unit/sys.h"
@@ -28,21 +29,35 @@ bool shadow_stack_on() {
   return !sys::is_error(result) && (features & 1) != 0;
 }
 
-// A debugger or strace would be shown our trigger's SIGTRAPs as the program's.
-// AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks
-// for sampling all the same.
-bool stopped_by_debugger() {
-  const char* wish = getenv("AUXTRAIL_WHEN_TRACED");
-  if (wish != nullptr && strcmp(wish, "sample") == 0) return false;
-  char text[1024];
+struct ProcessStatus {
+  bool traced = false;     // by a debugger or strace, which would be shown our trigger's SIGTRAPs
+  bool sandboxed = false;  // by a seccomp filter that may kill for a system call of ours
+};
+
+bool field_is_set(const char* text, const char* name) {
+  const char* field = strstr(text, name);
+  return field != nullptr && field[strlen(name)] != '0';
+}
+
+ProcessStatus read_status() {
+  char text[4096];
   const long fd =
       sys::call(SYS_openat, AT_FDCWD, sys::arg("/proc/self/status"), O_RDONLY | O_CLOEXEC);
-  if (sys::is_error(fd)) return false;
+  if (sys::is_error(fd)) return {};
   const long got = sys::call(SYS_read, fd, sys::arg(text), sizeof text - 1);
   sys::close(static_cast<int>(fd));
   text[got > 0 ? got : 0] = 0;
-  const char* field = strstr(text, "TracerPid:\t");
-  return field != nullptr && field[11] != '0';
+  return {field_is_set(text, "TracerPid:\t"), field_is_set(text, "Seccomp:\t")};
+}
+
+// AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks
+// for sampling under a debugger all the same.
+bool must_not_sample() {
+  const ProcessStatus status = read_status();
+  if (status.sandboxed || shadow_stack_on() || address_space_is_limited()) return true;
+  if (!status.traced) return false;
+  const char* wish = getenv("AUXTRAIL_WHEN_TRACED");
+  return wish == nullptr || strcmp(wish, "sample") != 0;
 }
 
 char socket_path[108];
@@ -59,16 +74,18 @@ bool remember_socket_path() {
 
 void after_fork_in_child() {
   if (!handlers_installed()) return;
+  const uint32_t trap_blocked = tls_block.trap_blocked;  // the child inherits the mask
   const bool follow = session.config.inherit_children != 0 && session.config.magic != 0;
   tls_block = {};
+  tls_block.trap_blocked = trap_blocked;
   code_cache.reset_lock_after_fork();
   trigger_forget();
   session_forget();
-  if (follow && !stopped_by_debugger()) (void)session_start(socket_path);
+  if (follow && !session.stopped && !must_not_sample()) (void)session_start(socket_path);
 }
 
 __attribute__((constructor)) void start() {
-  if (!remember_socket_path() || shadow_stack_on() || stopped_by_debugger()) return;
+  if (!remember_socket_path() || must_not_sample()) return;
   resolve_interposed();
   if (install_handlers() != 0) return;
   (void)pthread_atfork(nullptr, nullptr, &after_fork_in_child);

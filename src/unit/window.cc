@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "unit/clock.h"
+#include "unit/rseq.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
 
@@ -245,6 +246,11 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passe
   thread.writer.end(pc);
   signal_mask(context) = thread.saved_mask;
   context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(pc);
+  // A restartable sequence was announced while its thread ran in the cache, so the kernel no longer
+  // guards it: it is aborted, as a preemption at this instruction would have done.
+  if (const uint64_t abort = rseq_abort_of(pc); abort != 0) {
+    context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(abort);
+  }
   deliver_sample(thread, pc, reason);
   tls_block.state = UnitState::kIdle;
 }

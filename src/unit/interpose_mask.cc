@@ -1,0 +1,118 @@
+// SIGTRAP is never blocked in the kernel, whatever the program asks for: the trigger must get
+// through. Blocked, it would surface in sigwait() or interrupt ppoll(). The program is shown the
+// mask it asked for, and a SIGTRAP that somebody sends meanwhile is kept until the program would
+// have received it.
+#include <errno.h>
+#include <signal.h>
+
+#include "unit/export.h"
+#include "unit/interpose.h"
+#include "unit/libc_function.h"
+#include "unit/signals.h"
+#include "unit/sys.h"
+#include "unit/thread_state.h"
+
+namespace auxtrail::unit {
+namespace {
+
+constexpr uint64_t kTrapBit = uint64_t{1} << (SIGTRAP - 1);
+constexpr uint64_t kLibcSignals = uint64_t{3} << 31;  // SIGCANCEL and SIGSETXID are libc's own
+
+uint64_t bits_of(const sigset_t& set) { return *reinterpret_cast<const uint64_t*>(&set); }
+void set_bits(sigset_t* set, uint64_t bits) {
+  (void)sigemptyset(set);
+  *reinterpret_cast<uint64_t*>(set) = bits;
+}
+
+void take_pending_trap(siginfo_t* info) {
+  __builtin_memset(info, 0, sizeof *info);
+  __builtin_memcpy(info, tls_block.trap_info, sizeof tls_block.trap_info);
+  tls_block.trap_pending = 0;
+}
+
+void release_pending_trap() {
+  if (tls_block.trap_pending == 0 || tls_block.trap_blocked != 0) return;
+  siginfo_t info;
+  take_pending_trap(&info);
+  (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), SIGTRAP, sys::arg(&info));
+}
+
+// Returns 0 or an errno.
+int change_mask(int how, const sigset_t* set, sigset_t* old) {
+  const bool watch = handlers_installed();
+  const uint32_t was_blocked = tls_block.trap_blocked;
+  uint64_t wanted = 0;
+  if (set != nullptr) wanted = bits_of(*set) & ~kLibcSignals;
+  const uint64_t told = watch && how != SIG_UNBLOCK ? wanted & ~kTrapBit : wanted;
+  uint64_t before = 0;
+  const long result = sys::call(SYS_rt_sigprocmask, how, set != nullptr ? sys::arg(&told) : 0,
+                                sys::arg(&before), 8);
+  if (sys::is_error(result)) return static_cast<int>(-result);
+  if (watch && set != nullptr) {
+    const bool named = (wanted & kTrapBit) != 0;
+    if (how == SIG_SETMASK) tls_block.trap_blocked = named ? 1 : 0;
+    if (how == SIG_BLOCK && named) tls_block.trap_blocked = 1;
+    if (how == SIG_UNBLOCK && named) tls_block.trap_blocked = 0;
+  }
+  if (old != nullptr) set_bits(old, was_blocked != 0 ? before | kTrapBit : before);
+  release_pending_trap();
+  return 0;
+}
+
+int fail_with(long error) {
+  errno = static_cast<int>(error);
+  return -1;
+}
+
+// A kept SIGTRAP is what the caller waits for: it gets that. False if there is none or it waits for
+// others.
+bool take_waited_trap(const sigset_t* set, siginfo_t* info) {
+  if (tls_block.trap_pending == 0 || (bits_of(*set) & kTrapBit) == 0) return false;
+  siginfo_t kept;
+  take_pending_trap(&kept);
+  if (info != nullptr) *info = kept;
+  return true;
+}
+
+// The real ones: they are cancellation points.
+Real<int(const sigset_t*, int*)> real_sigwait("sigwait");
+Real<int(const sigset_t*, siginfo_t*)> real_sigwaitinfo("sigwaitinfo");
+Real<int(const sigset_t*, siginfo_t*, const timespec*)> real_sigtimedwait("sigtimedwait");
+
+}  // namespace
+
+void resolve_interposed_waits() {
+  (void)real_sigwait.get();
+  (void)real_sigwaitinfo.get();
+  (void)real_sigtimedwait.get();
+}
+
+}  // namespace auxtrail::unit
+
+using namespace auxtrail::unit;  // NOLINT: the exported functions below are libc's names
+
+AUXTRAIL_EXPORT int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  const int error = change_mask(how, set, old);
+  return error == 0 ? 0 : fail_with(error);
+}
+AUXTRAIL_EXPORT int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  return change_mask(how, set, old);
+}
+AUXTRAIL_EXPORT int sigpending(sigset_t* set) noexcept {
+  uint64_t bits = 0;
+  const long result = sys::call(SYS_rt_sigpending, sys::arg(&bits), 8);
+  if (sys::is_error(result)) return fail_with(-result);
+  set_bits(set, tls_block.trap_pending != 0 ? bits | kTrapBit : bits);
+  return 0;
+}
+AUXTRAIL_EXPORT int sigwait(const sigset_t* set, int* signal) {
+  if (!take_waited_trap(set, nullptr)) return real_sigwait(set, signal);
+  *signal = SIGTRAP;
+  return 0;
+}
+AUXTRAIL_EXPORT int sigwaitinfo(const sigset_t* set, siginfo_t* info) {
+  return take_waited_trap(set, info) ? SIGTRAP : real_sigwaitinfo(set, info);
+}
+AUXTRAIL_EXPORT int sigtimedwait(const sigset_t* set, siginfo_t* info, const timespec* timeout) {
+  return take_waited_trap(set, info) ? SIGTRAP : real_sigtimedwait(set, info, timeout);
+}

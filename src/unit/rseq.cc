@@ -1,0 +1,114 @@
+// See rseq.h. Signal safe: raw system calls, no allocation.
+#include "unit/rseq.h"
+
+#include <elf.h>
+#include <fcntl.h>
+
+#include "unit/sys.h"
+
+namespace auxtrail::unit {
+namespace {
+
+struct Sequence {
+  uint64_t start;
+  uint64_t end;
+  uint64_t abort;
+};
+// What the ABI calls struct rseq_cs.
+struct Descriptor {
+  uint32_t version;
+  uint32_t flags;
+  uint64_t start_ip;
+  uint64_t post_commit_offset;
+  uint64_t abort_ip;
+};
+
+constexpr size_t kMaxSequences = 512;
+Sequence sequences[kMaxSequences];
+size_t sequence_count;
+
+bool read_at(int fd, uint64_t offset, void* to, size_t bytes) {
+  return sys::call(SYS_pread64, fd, sys::arg(to), static_cast<long>(bytes),
+                   static_cast<long>(offset)) == static_cast<long>(bytes);
+}
+
+// The difference between addresses in the file and in memory.
+bool load_bias(int fd, const Elf64_Ehdr& header, uint64_t start, uint64_t offset, uint64_t* bias) {
+  for (uint16_t i = 0; i < header.e_phnum && i < 64; ++i) {
+    Elf64_Phdr segment;
+    if (!read_at(fd, header.e_phoff + i * sizeof segment, &segment, sizeof segment)) return false;
+    if (segment.p_type == PT_LOAD && (segment.p_offset & ~uint64_t{4095}) == offset) {
+      *bias = start - (segment.p_vaddr & ~uint64_t{4095});
+      return true;
+    }
+  }
+  return false;
+}
+
+bool find_section(int fd, const Elf64_Ehdr& header, Elf64_Shdr* found) {
+  static constexpr char kName[] = "__rseq_cs";
+  Elf64_Shdr names;
+  if (header.e_shentsize != sizeof names || header.e_shstrndx >= header.e_shnum) return false;
+  if (!read_at(fd, header.e_shoff + header.e_shstrndx * sizeof names, &names, sizeof names)) {
+    return false;
+  }
+  for (uint16_t i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section;
+    char name[sizeof kName];
+    if (!read_at(fd, header.e_shoff + i * sizeof section, &section, sizeof section)) return false;
+    if ((section.sh_flags & SHF_ALLOC) == 0 || section.sh_type != SHT_PROGBITS) continue;
+    if (!read_at(fd, names.sh_offset + section.sh_name, name, sizeof name)) continue;
+    if (__builtin_memcmp(name, kName, sizeof kName) != 0) continue;
+    *found = section;
+    return true;
+  }
+  return false;
+}
+
+// The descriptors are read from memory, where their addresses are relocated, through the kernel:
+// the section may be unmapped at any time.
+void add_descriptors(uint64_t address, uint64_t bytes) {
+  for (uint64_t at = address; at + sizeof(Descriptor) <= address + bytes;
+       at += sizeof(Descriptor)) {
+    Descriptor descriptor;
+    const struct {
+      void* base;
+      size_t length;
+    } to{&descriptor, sizeof descriptor}, from{reinterpret_cast<void*>(at), sizeof descriptor};
+    if (sys::call(SYS_process_vm_readv, sys::getpid(), sys::arg(&to), 1, sys::arg(&from), 1) !=
+        sizeof descriptor) {
+      return;
+    }
+    if (descriptor.start_ip == 0 || sequence_count == kMaxSequences) continue;
+    sequences[sequence_count++] = {descriptor.start_ip,
+                                   descriptor.start_ip + descriptor.post_commit_offset,
+                                   descriptor.abort_ip};
+  }
+}
+
+}  // namespace
+
+void rseq_add_module(const char* path, uint64_t start, uint64_t offset) {
+  const long opened = sys::call(SYS_openat, AT_FDCWD, sys::arg(path), O_RDONLY | O_CLOEXEC);
+  if (sys::is_error(opened)) return;
+  const int fd = static_cast<int>(opened);
+  Elf64_Ehdr header;
+  Elf64_Shdr section;
+  uint64_t bias = 0;
+  if (read_at(fd, 0, &header, sizeof header) &&
+      __builtin_memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+      header.e_ident[EI_CLASS] == ELFCLASS64 && find_section(fd, header, &section) &&
+      load_bias(fd, header, start, offset, &bias)) {
+    add_descriptors(section.sh_addr + bias, section.sh_size);
+  }
+  sys::close(fd);
+}
+
+uint64_t rseq_abort_of(uint64_t pc) {
+  for (size_t i = 0; i < sequence_count; ++i) {
+    if (pc >= sequences[i].start && pc < sequences[i].end) return sequences[i].abort;
+  }
+  return 0;
+}
+
+}  // namespace auxtrail::unit
