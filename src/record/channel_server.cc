@@ -171,7 +171,10 @@ void ChannelServer::run() {
         receive(fd);
       }
     }
-    if (stopping) return;
+    if (stopping) {
+      receive_all();
+      return;
+    }
     drop_silent(monotonic_ns());
   }
 }
@@ -221,6 +224,13 @@ void ChannelServer::receive(int socket) {
   }
   const std::lock_guard lock(mutex_);
   accepted_.push_back(std::move(connection));
+}
+
+// A process may have said hello and ended before its message was looked at.
+void ChannelServer::receive_all() {
+  std::vector<int> sockets;
+  for (const auto& [socket, pending] : pending_) sockets.push_back(socket);
+  for (const int socket : sockets) receive(socket);
 }
 
 void ChannelServer::drop_silent(uint64_t now_ns) {

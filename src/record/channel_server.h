@@ -76,6 +76,7 @@ class ChannelServer {
   void accept_all();
   void greet(UniqueFd socket);
   void receive(int socket);
+  void receive_all();
   void drop_silent(uint64_t now_ns);
   Status admit(Connection& connection, std::vector<UniqueFd> descriptors) const;
 

@@ -1,0 +1,98 @@
+#include "cli/record_arguments.h"
+
+#include <gmock/gmock.h>
+
+namespace auxtrail::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(RecordArguments, Defaults) {
+  const auto parsed = parse_record_arguments({"ls", "-l"});
+  ASSERT_TRUE(parsed);
+  const record::RecordOptions& options = parsed->options;
+  EXPECT_EQ(options.event, "task-clock:u");
+  EXPECT_EQ(options.frequency_hz, 999U);
+  EXPECT_EQ(options.period, 0U);
+  EXPECT_EQ(options.output, "perf.data");
+  EXPECT_EQ(options.aux_sample_bytes, 4096U);
+  EXPECT_TRUE(options.inherit);
+  EXPECT_THAT(options.command, ElementsAre("ls", "-l"));
+  EXPECT_THAT(options.recorder_command_line, ElementsAre("auxtrail", "record", "ls", "-l"));
+}
+
+TEST(RecordArguments, AllOptionsInPerfsSpellings) {
+  for (const Arguments& arguments :
+       {Arguments{"-e", "page-faults", "-F", "5000", "-o", "x.data", "--aux-sample=8K", "-m",
+                  "64K,32K", "-i", "-q", "--trace=soft", "--", "cmd"},
+        Arguments{"--event=page-faults", "--freq=5K", "--output=x.data", "--aux-sample=8192",
+                  "--mmap-pages=16,8", "--no-inherit", "--quiet", "--trace", "soft", "cmd"},
+        Arguments{"-epage-faults", "-F5000", "-ox.data", "--aux-sample=8192", "-m16,8", "-iq",
+                  "--trace=soft", "cmd"}}) {
+    const auto parsed = parse_record_arguments(arguments);
+    ASSERT_TRUE(parsed) << parsed.error().message();
+    const record::RecordOptions& options = parsed->options;
+    EXPECT_EQ(options.event, "page-faults");
+    EXPECT_TRUE(options.frequency_hz == 5000 || options.frequency_hz == 5120);
+    EXPECT_EQ(options.output, "x.data");
+    EXPECT_EQ(options.aux_sample_bytes, 8192U);
+    EXPECT_EQ(options.data_pages, 16U);
+    EXPECT_EQ(options.aux_pages, 8U);
+    EXPECT_FALSE(options.inherit);
+    EXPECT_TRUE(options.quiet);
+    EXPECT_EQ(options.trace, record::TraceChoice::kSoftware);
+    EXPECT_THAT(options.command, ElementsAre("cmd"));
+  }
+}
+
+TEST(RecordArguments, TheCommandsOptionsAreItsOwn) {
+  const auto parsed =
+      parse_record_arguments({"-q", "auxtrail", "record", "-F", "max", "--aux-sample", "--", "x"});
+  ASSERT_TRUE(parsed);
+  EXPECT_TRUE(parsed->options.quiet);
+  EXPECT_FALSE(parsed->options.frequency_max);
+  EXPECT_THAT(parsed->options.command,
+              ElementsAre("auxtrail", "record", "-F", "max", "--aux-sample", "--", "x"));
+  EXPECT_THAT(parse_record_arguments({"--", "-odd-name"})->options.command,
+              ElementsAre("-odd-name"));
+}
+
+// As in perf, --aux-sample takes its size with '=' only.
+TEST(RecordArguments, BareAuxSampleDoesNotEatTheCommand) {
+  const auto parsed = parse_record_arguments({"--aux-sample", "ls"});
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->options.aux_sample_bytes, 4096U);
+  EXPECT_THAT(parsed->options.command, ElementsAre("ls"));
+}
+
+TEST(RecordArguments, RatesAndPages) {
+  EXPECT_TRUE(parse_record_arguments({"-F", "max", "x"})->options.frequency_max);
+  EXPECT_EQ(parse_record_arguments({"-c", "1M", "x"})->options.period, 1U << 20);
+  EXPECT_EQ(parse_record_arguments({"-m", ",4", "x"})->options.aux_pages, 4U);
+  EXPECT_EQ(parse_record_arguments({"-m", ",4", "x"})->options.data_pages, 128U);
+  EXPECT_EQ(parse_record_arguments({"-m", "4", "x"})->options.aux_pages, 16U);
+}
+
+TEST(RecordArguments, Errors) {
+  for (const Arguments& arguments :
+       {Arguments{}, Arguments{"--"}, Arguments{"-q"}, Arguments{"--no-such", "ls"},
+        Arguments{"-F", "abc", "ls"}, Arguments{"-c", "0", "ls"}, Arguments{"-m", "0", "ls"},
+        Arguments{"-m", "4,", "ls"}, Arguments{"--trace=hard", "ls"}, Arguments{"-o"},
+        Arguments{"--aux-sample=", "ls"}, Arguments{"--aux-sample=4Q", "ls"}}) {
+    EXPECT_FALSE(parse_record_arguments(arguments)) << (arguments.empty() ? "" : arguments[0]);
+  }
+}
+
+TEST(RecordArguments, Help) {
+  const auto parsed = parse_record_arguments({"--help"});
+  ASSERT_TRUE(parsed);
+  ASSERT_TRUE(parsed->help);
+  for (const char* option : {"-e,--event", "-F,--freq", "-c,--count", "-o,--output", "--aux-sample",
+                             "-m,--mmap-pages", "-i,--no-inherit", "--trace"}) {
+    EXPECT_THAT(*parsed->help, HasSubstr(option));
+  }
+}
+
+}  // namespace
+}  // namespace auxtrail::cli
