@@ -1,4 +1,4 @@
-// DsoTable and Symbolizer against nm, addr2line and what happens to files.
+// DsoTable and Symbolizer against readelf, objdump, addr2line and what happens to files.
 #include "image/symbolizer.h"
 
 #include <fmt/format.h>
@@ -59,29 +59,31 @@ Location locate(Symbolizer& symbolizer, DsoTable& dsos, const Dso* dso, uint64_t
   return {};
 }
 
-struct NmSymbol {
+struct ElfSymbol {
   uint64_t address;
   uint64_t size_bytes;
   std::string name;
 };
 
-std::vector<NmSymbol> nm_functions(const std::string& file, const std::string& options) {
-  std::istringstream lines(
-      output_of(fmt::format("nm {} -S --defined-only {} 2>/dev/null", options, file)));
-  std::vector<NmSymbol> symbols;
+std::vector<ElfSymbol> listed_functions(const std::string& file, const std::string& options) {
+  std::istringstream lines(output_of(fmt::format("readelf -W {} {} 2>/dev/null", options, file)));
+  std::vector<ElfSymbol> symbols;
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
-    NmSymbol symbol{};
-    char type = 0;
-    words >> std::hex >> symbol.address >> symbol.size_bytes >> type >> symbol.name;
-    if (words && std::string("tTwWi").find(type) != std::string::npos) symbols.push_back(symbol);
+    std::string number, size, type, binding, visibility, section;
+    ElfSymbol symbol{};
+    words >> number >> std::hex >> symbol.address >> size >> type >> binding >> visibility >>
+        section >> symbol.name;
+    if (!words || (type != "FUNC" && type != "IFUNC") || section == "UND") continue;
+    symbol.size_bytes = std::stoull(size, nullptr, 0);
+    if (symbol.size_bytes != 0) symbols.push_back(symbol);
   }
   return symbols;
 }
 
-// Every function that nm lists is found at its first and last byte, by one of its names.
-void expect_symbols_of_nm(const std::string& file, const std::string& nm_options) {
-  const auto symbols = nm_functions(file, nm_options);
+// Every function that readelf lists is found at its first and last byte, by one of its names.
+void expect_symbols_of_readelf(const std::string& file, const std::string& options) {
+  const auto symbols = listed_functions(file, options);
   ASSERT_GT(symbols.size(), 10) << file;
   std::multimap<uint64_t, std::string> names;
   for (const auto& symbol : symbols) {
@@ -105,14 +107,14 @@ void expect_symbols_of_nm(const std::string& file, const std::string& nm_options
   EXPECT_EQ(found, symbols.size());
 }
 
-TEST(SymbolizerTest, FindsEveryFunctionOfNmInAProgramWithSymtab) {
-  expect_symbols_of_nm(fs::read_symlink("/proc/self/exe").string(), "");
+TEST(SymbolizerTest, FindsEveryFunctionOfAProgramWithSymtab) {
+  expect_symbols_of_readelf(fs::read_symlink("/proc/self/exe").string(), "-s");
 }
 
 TEST(SymbolizerTest, FindsEveryDynamicFunctionOfAStrippedLibrary) {
   const std::string libc = "/lib/x86_64-linux-gnu/libc.so.6";
   if (!fs::exists(libc)) GTEST_SKIP() << "no " << libc;
-  expect_symbols_of_nm(libc, "-D");
+  expect_symbols_of_readelf(libc, "--dyn-syms");
 }
 
 // objdump writes the PLT's names as "<puts@plt>:".
@@ -150,7 +152,7 @@ TEST(SymbolizerTest, LinesAndInlinedFramesAreThoseOfAddr2line) {
   DsoTable dsos;
   Symbolizer symbolizer(dsos, {.demangle = false});
   const Dso* dso = dsos.intern(file);
-  const auto symbols = nm_functions(file, "");
+  const auto symbols = listed_functions(file, "-s");
   std::mt19937 random(1);
   std::vector<uint64_t> addresses;
   for (int i = 0; i < 300; ++i) {
