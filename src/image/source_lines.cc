@@ -4,18 +4,10 @@
 #include <dwarf.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <optional>
-#include <span>
 
 namespace auxtrail::image {
 namespace {
-
-struct Free {
-  void operator()(Dwarf_Die* dies) const { std::free(dies); }
-};
-using Scopes = std::unique_ptr<Dwarf_Die, Free>;
 
 std::string function_name(Dwarf_Die* die, bool demangle_names) {
   for (const unsigned attribute : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
@@ -66,6 +58,49 @@ SourcePlace call_place(Dwarf_Die* unit, Dwarf_Die* inlined) {
   return place;
 }
 
+bool holds_functions(int tag) {
+  return tag == DW_TAG_namespace || tag == DW_TAG_module || tag == DW_TAG_class_type ||
+         tag == DW_TAG_structure_type || tag == DW_TAG_union_type;
+}
+
+// Finds the scopes that hold an address. dwarf_getscopes() is not used: it follows the first child
+// that holds the address, which in clang's output is not always the one with the inlined function.
+// The deepest chain of scopes is taken.
+class ScopeSearch {
+ public:
+  explicit ScopeSearch(uint64_t address) : address_(address) {}
+
+  // Outermost first.
+  std::vector<Dwarf_Die> below(Dwarf_Die* unit) {
+    visit_children(unit, 0);
+    return std::move(deepest_);
+  }
+
+ private:
+  static constexpr int kMaxDepth = 256;  // a damaged file may nest without end
+
+  void visit_children(Dwarf_Die* parent, int depth) {
+    Dwarf_Die child;
+    if (depth > kMaxDepth || dwarf_child(parent, &child) != 0) return;
+    do {
+      const bool is_around = is_scope(dwarf_tag(&child)) && dwarf_haspc(&child, address_) > 0;
+      if (is_around) path_.push_back(child);
+      if (path_.size() > deepest_.size()) deepest_ = path_;
+      if (is_around || holds_functions(dwarf_tag(&child))) visit_children(&child, depth + 1);
+      if (is_around) path_.pop_back();
+    } while (dwarf_siblingof(&child, &child) == 0);
+  }
+
+  static bool is_scope(int tag) {
+    return tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine ||
+           tag == DW_TAG_lexical_block || tag == DW_TAG_try_block || tag == DW_TAG_catch_block;
+  }
+
+  uint64_t address_;
+  std::vector<Dwarf_Die> path_;
+  std::vector<Dwarf_Die> deepest_;
+};
+
 }  // namespace
 
 SourceLines::SourceLines(Dwfl_Module* module) {
@@ -103,23 +138,16 @@ std::vector<SourceFrame> SourceLines::frames(uint64_t address, bool demangle_nam
   if (unit == nullptr) return {};
   SourcePlace place = line_at(unit, dwarf_address);
 
-  // First the scopes at the address to find the innermost one, then that one's parents: the former
-  // follow an inlined function's definition, the latter its callers.
   std::vector<SourceFrame> frames;
-  Dwarf_Die* raw = nullptr;
-  if (dwarf_getscopes(unit, dwarf_address, &raw) > 0) {
-    const Scopes innermost(raw);
-    raw = nullptr;
-    const int count = dwarf_getscopes_die(innermost.get(), &raw);
-    const Scopes parents(raw);
-    for (Dwarf_Die& die : std::span(parents.get(), count > 0 ? static_cast<size_t>(count) : 0)) {
-      const int tag = dwarf_tag(&die);
-      if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) continue;
-      const bool inlined = tag == DW_TAG_inlined_subroutine;
-      frames.push_back({function_name(&die, demangle_names), place.file, place.line, inlined});
-      if (!inlined) break;
-      place = call_place(unit, &die);
-    }
+  const auto chain = ScopeSearch(dwarf_address).below(unit);
+  for (auto scope = chain.rbegin(); scope != chain.rend(); ++scope) {
+    Dwarf_Die die = *scope;
+    const int tag = dwarf_tag(&die);
+    if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) continue;
+    const bool inlined = tag == DW_TAG_inlined_subroutine;
+    frames.push_back({function_name(&die, demangle_names), place.file, place.line, inlined});
+    if (!inlined) break;
+    place = call_place(unit, &die);
   }
   if (frames.empty() && place.line != 0) frames.push_back({{}, place.file, place.line, false});
   return frames;
