@@ -13,6 +13,10 @@ namespace auxtrail::cli {
 using Arguments = std::vector<std::string>;
 
 int run_record(const Arguments& arguments);
+int run_report(const Arguments& arguments);
+int run_script(const Arguments& arguments);
+int run_dump(const Arguments& arguments);
+int run_verify(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
 
 }  // namespace auxtrail::cli

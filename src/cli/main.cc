@@ -19,6 +19,10 @@ struct Subcommand {
 
 constexpr Subcommand kSubcommands[] = {
     {"record", run_record, "run a command and record its execution history into perf.data"},
+    {"report", run_report, "show which functions ran, at the samples and in the history before"},
+    {"script", run_script, "print every sample as text, with the branches that led up to it"},
+    {"dump", run_dump, "print the records of a perf.data file, and the Intel PT packets in them"},
+    {"verify", run_verify, "decode every sample and check that its history leads up to it"},
     {"doctor", run_doctor, "show what this machine offers for recording, and how to mend the rest"},
 };
 

@@ -1,0 +1,161 @@
+// Summing samples and histories into rows.
+#include "analysis/profile.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace auxtrail::analysis {
+namespace {
+
+struct SortKeyName {
+  std::string_view name;
+  SortKey key;
+};
+constexpr SortKeyName kSortKeyNames[] = {
+    {"sym", SortKey::kSymbol}, {"symbol", SortKey::kSymbol}, {"dso", SortKey::kDso},
+    {"line", SortKey::kLine},  {"srcline", SortKey::kLine},  {"comm", SortKey::kComm},
+    {"pid", SortKey::kPid},    {"tid", SortKey::kTid},
+};
+
+bool contains(const std::vector<SortKey>& keys, SortKey key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+}  // namespace
+
+Result<std::vector<SortKey>> parse_sort_keys(std::string_view text) {
+  std::vector<SortKey> keys;
+  while (true) {
+    const size_t comma = text.find(',');
+    const std::string_view name = text.substr(0, comma);
+    const auto* found =
+        std::find_if(std::begin(kSortKeyNames), std::end(kSortKeyNames),
+                     [name](const SortKeyName& known) { return known.name == name; });
+    if (found == std::end(kSortKeyNames)) {
+      return fail({"choose the sort keys", "", "'" + std::string(name) + "' is no sort key",
+                   "use some of sym, dso, line, comm, pid, tid"});
+    }
+    if (!contains(keys, found->key)) keys.push_back(found->key);
+    if (comma == std::string_view::npos) return keys;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::string_view column_title(SortKey key) {
+  constexpr std::array<std::string_view, static_cast<size_t>(SortKey::kCount)> kTitles = {
+      "Symbol", "Shared Object", "Source:Line", "Command", "Pid", "Tid"};
+  return kTitles[static_cast<size_t>(key)];
+}
+
+ProfileCounts& ProfileCounts::operator+=(const ProfileCounts& other) {
+  weight += other.weight;
+  samples += other.samples;
+  branches += other.branches;
+  instructions += other.instructions;
+  return *this;
+}
+
+Profile::Profile(Recording& recording, std::vector<SortKey> keys)
+    : recording_(recording),
+      keys_(std::move(keys)),
+      places_(recording.symbolizer(), {.dso = contains(keys_, SortKey::kDso),
+                                       .function = contains(keys_, SortKey::kSymbol),
+                                       .line = contains(keys_, SortKey::kLine)}) {}
+
+bool Profile::has(SortKey key) const { return contains(keys_, key); }
+
+Profile::Owner Profile::owner_of(const WalkedSample& walked) const {
+  const abi::SampleId& id = walked.sample.id;
+  Owner owner;
+  owner.event = &walked.event;
+  if (has(SortKey::kComm)) owner.comm = recording_.comm(id.pid, id.tid, walked.time_ns);
+  if (has(SortKey::kPid)) owner.pid = id.pid;
+  if (has(SortKey::kTid)) owner.tid = id.tid;
+  return owner;
+}
+
+ProfileCounts& Profile::touch(uint32_t place) {
+  if (place >= scratch_.size()) {
+    scratch_.resize(places_.size());
+    is_touched_.resize(places_.size());
+  }
+  if (is_touched_[place] == 0) {
+    is_touched_[place] = 1;
+    touched_.push_back(place);
+  }
+  return scratch_[place];
+}
+
+void Profile::add(const WalkedSample& walked) {
+  ProfileCounts& own = touch(places_.at(walked.ip_code, walked.sample.ip));
+  own.weight += walked.period;
+  own.samples += 1;
+  for (const decode::Branch& branch : walked.history.branches()) {
+    if (!branch.is_marker()) touch(places_.at(walked.code, branch.from)).branches += 1;
+  }
+  for (const decode::Block& block : walked.history.blocks()) {
+    touch(places_.at(walked.code, block.first_ip)).instructions += block.instructions;
+  }
+  OwnerCounts& owner = owners_[owner_of(walked)];
+  if (walked.has_history()) ++owner.samples_with_history;
+  for (const uint32_t place : touched_) {
+    owner.by_place[place] += scratch_[place];
+    scratch_[place] = {};
+    is_touched_[place] = 0;
+  }
+  touched_.clear();
+}
+
+std::vector<std::string> Profile::key_texts(const Owner& owner, const Place& place) const {
+  std::vector<std::string> texts;
+  for (const SortKey key : keys_) {
+    switch (key) {
+      case SortKey::kSymbol:
+        texts.emplace_back(place.function_name());
+        break;
+      case SortKey::kDso:
+        texts.emplace_back(place.dso_name());
+        break;
+      case SortKey::kLine:
+        texts.emplace_back(place.line.empty() ? image::kUnknown : std::string_view(place.line));
+        break;
+      case SortKey::kComm:
+        texts.push_back(owner.comm);
+        break;
+      case SortKey::kPid:
+        texts.push_back(std::to_string(owner.pid));
+        break;
+      case SortKey::kTid:
+        texts.push_back(std::to_string(owner.tid));
+        break;
+      case SortKey::kCount:
+        break;
+    }
+  }
+  return texts;
+}
+
+std::vector<EventProfile> Profile::events() const {
+  std::vector<EventProfile> profiles;
+  for (const auto& [owner, counts] : owners_) {  // sorted by event: its place in the file's array
+    if (profiles.empty() || profiles.back().event != owner.event) {
+      profiles.emplace_back().event = owner.event;
+    }
+    EventProfile& profile = profiles.back();
+    profile.samples_with_history += counts.samples_with_history;
+    for (const auto& [place, place_counts] : counts.by_place) {
+      profile.total += place_counts;
+      profile.rows.push_back({key_texts(owner, places_[place]), place_counts});
+    }
+  }
+  for (EventProfile& profile : profiles) {
+    std::sort(profile.rows.begin(), profile.rows.end(),
+              [](const ProfileRow& a, const ProfileRow& b) {
+                return std::tie(b.counts.weight, b.counts.branches, b.counts.instructions, a.keys) <
+                       std::tie(a.counts.weight, a.counts.branches, a.counts.instructions, b.keys);
+              });
+  }
+  return profiles;
+}
+
+}  // namespace auxtrail::analysis

@@ -1,0 +1,117 @@
+// Loading the side-band of a perf.data file.
+#include "analysis/recording.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "abi/side_band.h"
+
+namespace auxtrail::analysis {
+namespace {
+
+image::BuildId to_build_id(std::span<const std::byte> bytes) {
+  const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
+  return {first, first + bytes.size()};
+}
+
+void load_mapping(perfdata::Reader& reader, const perfdata::DataRecord& record,
+                  image::AddressSpaces& spaces) {
+  abi::MmapRecord mmap;
+  if (!reader.parse(record, mmap) || !mmap.executable()) return;
+  spaces.add_mapping(static_cast<int32_t>(mmap.pid), record.time_ns, mmap.address, mmap.size_bytes,
+                     mmap.file_offset, mmap.path, to_build_id(mmap.build_id));
+}
+
+void load_comm(perfdata::Reader& reader, const perfdata::DataRecord& record,
+               image::AddressSpaces& spaces) {
+  abi::CommRecord comm;
+  if (!reader.parse(record, comm)) return;
+  spaces.add_comm(static_cast<int32_t>(comm.pid), static_cast<int32_t>(comm.tid), record.time_ns,
+                  comm.name, comm.exec);
+}
+
+void load_task(perfdata::Reader& reader, const perfdata::DataRecord& record,
+               image::AddressSpaces& spaces) {
+  abi::TaskRecord task;
+  if (!reader.parse(record, task)) return;
+  if (record.record.type == PERF_RECORD_FORK) {
+    spaces.add_fork(static_cast<int32_t>(task.pid), static_cast<int32_t>(task.parent_pid),
+                    record.time_ns);
+  } else {
+    spaces.add_exit(static_cast<int32_t>(task.pid), static_cast<int32_t>(task.tid), record.time_ns);
+  }
+}
+
+}  // namespace
+
+Recording::Recording(perfdata::Reader reader, image::DsoOptions options)
+    : reader_(std::move(reader)),
+      dsos_(std::make_unique<image::DsoTable>(std::move(options))),
+      spaces_(std::make_unique<image::AddressSpaces>(*dsos_)),
+      symbolizer_(std::make_unique<image::Symbolizer>(*dsos_)) {
+  load_side_band();
+}
+
+Result<Recording> Recording::open(const std::string& path, image::DsoOptions options) {
+  AUXTRAIL_ASSIGN(auto reader, perfdata::Reader::open(path));
+  return Recording(std::move(reader), std::move(options));
+}
+
+Result<Recording> Recording::from_bytes(std::span<const std::byte> bytes, const std::string& name,
+                                        image::DsoOptions options) {
+  AUXTRAIL_ASSIGN(auto reader, perfdata::Reader::from_bytes(bytes, name));
+  return Recording(std::move(reader), std::move(options));
+}
+
+void Recording::load_side_band() {
+  for (const perfdata::BuildId& known : reader_.features().build_ids) {
+    dsos_->set_build_id(known.path, to_build_id(known.id));
+  }
+  reader_.for_each([this](const perfdata::DataRecord& record) {
+    switch (record.record.type) {
+      case PERF_RECORD_MMAP:
+      case PERF_RECORD_MMAP2:
+        load_mapping(reader_, record, *spaces_);
+        break;
+      case PERF_RECORD_COMM:
+        load_comm(reader_, record, *spaces_);
+        break;
+      case PERF_RECORD_FORK:
+      case PERF_RECORD_EXIT:
+        load_task(reader_, record, *spaces_);
+        break;
+      default:
+        break;
+    }
+    return true;
+  });
+}
+
+decode::TraceConfig Recording::trace_config() {
+  decode::TraceConfig config;
+  const perfdata::Features& features = reader_.features();
+  constexpr std::string_view kOurVersion = "auxtrail";
+  if (std::string_view(features.version).starts_with(kOurVersion)) return config;
+  unsigned family = 0;
+  unsigned model = 0;
+  unsigned stepping = 0;
+  if (std::sscanf(features.cpuid.c_str(), "GenuineIntel,%u,%u,%u", &family, &model, &stepping) !=
+      3) {
+    return config;
+  }
+  config.intel_cpu = true;
+  config.family = static_cast<uint16_t>(family);
+  config.model = static_cast<uint8_t>(model);
+  config.stepping = static_cast<uint8_t>(stepping);
+  return config;
+}
+
+std::string Recording::comm(uint32_t pid, uint32_t tid, uint64_t time_ns) {
+  const std::string_view known =
+      spaces_->comm(static_cast<int32_t>(pid), static_cast<int32_t>(tid), time_ns);
+  return known.empty() ? fmt::format(":{}", tid) : std::string(known);
+}
+
+}  // namespace auxtrail::analysis

@@ -1,0 +1,146 @@
+// The widths and spaces are those of perf's builtin-script, so that what reads its text reads ours.
+#include "analysis/sample_text.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "analysis/places.h"
+
+namespace auxtrail::analysis {
+namespace {
+
+using Field = ScriptField;
+
+template <class... Args>
+void put(fmt::memory_buffer& out, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
+}
+
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+constexpr std::string_view kNoFlags = "/-/-/-/0";
+
+}  // namespace
+
+SampleText::SampleText(Recording& recording, ScriptFields fields, size_t max_branches)
+    : recording_(recording),
+      fields_(fields),
+      max_branches_(max_branches != 0 ? max_branches : std::numeric_limits<size_t>::max()) {
+  for (const perfdata::Event& event : recording.reader().events()) {
+    event_width_ = std::max(event_width_, event.name.size());
+  }
+}
+
+void SampleText::append(const WalkedSample& walked, fmt::memory_buffer& out) {
+  append_thread(walked, out);
+  append_event(walked, out);
+  append_ip(walked, out);
+  append_branch_stack(walked, out);
+  put(out, "\n");
+  if (fields_.has(Field::kBrlist)) append_branch_list(walked, out);
+}
+
+void SampleText::append_thread(const WalkedSample& walked, fmt::memory_buffer& out) {
+  const abi::SampleId& id = walked.sample.id;
+  if (fields_.has(Field::kComm)) {
+    put(out, "{:>16} ", recording_.comm(id.pid, id.tid, walked.time_ns));
+  }
+  if (fields_.has(Field::kPid) && fields_.has(Field::kTid)) {
+    put(out, "{:>5}/{:<5} ", id.pid, id.tid);
+  } else if (fields_.has(Field::kPid)) {
+    put(out, "{:>5} ", id.pid);
+  } else if (fields_.has(Field::kTid)) {
+    put(out, "{:>5} ", id.tid);
+  }
+  if (fields_.has(Field::kCpu)) put(out, "[{:03}] ", id.cpu);
+  if (fields_.has(Field::kTime)) {
+    put(out, "{:>5}.{:06}: ", id.time_ns / kNsPerSecond, id.time_ns % kNsPerSecond / 1000);
+  }
+}
+
+void SampleText::append_event(const WalkedSample& walked, fmt::memory_buffer& out) {
+  if (fields_.has(Field::kPeriod)) put(out, "{:>10} ", walked.period);
+  if (fields_.has(Field::kEvent)) put(out, "{:>{}}: ", walked.event.name, event_width_);
+}
+
+void SampleText::append_ip(const WalkedSample& walked, fmt::memory_buffer& out) {
+  if (fields_.has(Field::kIp)) put(out, " {:>16x}", walked.sample.ip);
+  const bool needs_location =
+      fields_.has(Field::kSym) || fields_.has(Field::kDso) || fields_.has(Field::kSrcline);
+  if (!needs_location) return;
+  auto& symbolizer = recording_.symbolizer();
+  const image::Location location = symbolizer.locate(walked.ip_code, walked.sample.ip);
+  if (fields_.has(Field::kSym)) {
+    put(out, " ");
+    append_symbol(location, out);
+  }
+  if (fields_.has(Field::kDso)) {
+    put(out, " ");
+    append_dso(location, out);
+  }
+  if (fields_.has(Field::kSrcline)) {
+    const std::string line = source_line(symbolizer, location);
+    put(out, "\n  {}", line.empty() ? image::kUnknown : std::string_view(line));
+  }
+}
+
+void SampleText::append_symbol(const image::Location& location, fmt::memory_buffer& out) {
+  put(out, "{}", location.function_name());
+  if (location.function != nullptr && fields_.has(Field::kSymoff)) {
+    put(out, "+{:#x}", location.offset());
+  }
+}
+
+void SampleText::append_dso(const image::Location& location, fmt::memory_buffer& out) {
+  put(out, "({})",
+      location.dso != nullptr ? std::string_view(location.dso->path) : image::kUnknown);
+}
+
+std::span<const decode::Branch> SampleText::newest(const WalkedSample& walked) const {
+  return walked.history.last(max_branches_);
+}
+
+void SampleText::append_branch_stack(const WalkedSample& walked, fmt::memory_buffer& out) {
+  if (!walked.has_history()) return;
+  const auto all = walked.history.branches();
+  if (fields_.has(Field::kBrstack)) put(out, " {}", history::brstack(all, max_branches_));
+  if (!fields_.has(Field::kBrstackSym)) return;
+  const bool drop_end = !all.empty() && all.back().kind == decode::BranchKind::kTraceEnd;
+  const auto shown = drop_end ? all.first(all.size() - 1) : all;
+  const auto last = shown.last(std::min(max_branches_, shown.size()));
+  for (auto branch = last.rbegin(); branch != last.rend(); ++branch) {
+    const auto from = recording_.symbolizer().locate(walked.code, branch->from);
+    const auto to = recording_.symbolizer().locate(walked.code, branch->to);
+    put(out, " {}", from.function_name());
+    if (from.function != nullptr) put(out, "+{:#x}", from.offset());
+    put(out, "/{}", to.function_name());
+    if (to.function != nullptr) put(out, "+{:#x}", to.offset());
+    put(out, "{}", kNoFlags);
+  }
+}
+
+void SampleText::append_branch_list(const WalkedSample& walked, fmt::memory_buffer& out) {
+  for (const decode::Branch& branch : newest(walked)) {
+    const std::string_view kind = decode::name(branch.kind);
+    append_end(walked.code, branch.from, branch.is_marker() ? kind : "", out);
+    put(out, " => ");
+    append_end(walked.code, branch.to, branch.is_marker() ? kind : "", out);
+    if (!branch.is_marker()) put(out, "  {}", kind);
+    put(out, "\n");
+  }
+  put(out, "\n");
+}
+
+void SampleText::append_end(const image::Layout& code, uint64_t address, std::string_view marker,
+                            fmt::memory_buffer& out) {
+  if (address == 0) {
+    put(out, " {:>16}", marker.empty() ? std::string_view("0") : marker);
+    return;
+  }
+  const image::Location location = recording_.symbolizer().locate(code, address);
+  put(out, " {:>16x} {}", address, location.function_name());
+  if (location.function != nullptr) put(out, "+{:#x}", location.offset());
+  put(out, " ({})", location.dso_name());
+}
+
+}  // namespace auxtrail::analysis

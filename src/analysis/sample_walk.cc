@@ -1,0 +1,114 @@
+// Walking samples: parse, find the code, decode, hand over.
+#include "analysis/sample_walk.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "decode/libipt_decoder.h"
+
+namespace auxtrail::analysis {
+namespace {
+
+constexpr size_t kMaxCodeMaps = 256;
+constexpr uint64_t kRecordsPerProgress = 64;
+constexpr uint64_t kEndOfTime = std::numeric_limits<uint64_t>::max();
+
+uint64_t period_of(const abi::Sample& sample, const perfdata::Event& event) {
+  if (event.format.has(PERF_SAMPLE_PERIOD)) return sample.period;
+  return event.attr.freq == 0 && event.attr.sample_period != 0 ? event.attr.sample_period : 1;
+}
+
+bool in_kernel(const abi::Sample& sample) {
+  return (sample.misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL;
+}
+
+}  // namespace
+
+SampleWalk::SampleWalk(Recording& recording, WalkOptions options)
+    : recording_(recording),
+      options_(std::move(options)),
+      history_({.blocks = options_.blocks, .errors = true}) {
+  if (options_.decode) decoder_ = decode::make_libipt_decoder(recording.trace_config());
+}
+
+SampleWalk::~SampleWalk() = default;
+
+void SampleWalk::run(const SampleVisitor& visitor) {
+  statistics_ = {};
+  recording_.reader().for_each_ordered(
+      [&](const perfdata::DataRecord& record) { return visit_record(record, visitor); });
+  if (options_.progress) options_.progress(1.0);
+}
+
+bool SampleWalk::visit_record(const perfdata::DataRecord& record, const SampleVisitor& visitor) {
+  if (record.record.type == abi::kRecordAuxtrace) {
+    statistics_.full_trace_bytes += record.payload.size();
+  }
+  return record.record.type != PERF_RECORD_SAMPLE || visit_sample(record, visitor);
+}
+
+bool SampleWalk::visit_sample(const perfdata::DataRecord& record, const SampleVisitor& visitor) {
+  abi::Sample sample;
+  ++statistics_.samples;
+  show_progress(record);
+  if (record.event == nullptr || !recording_.reader().parse_sample(record, sample)) {
+    ++statistics_.unparsable_samples;
+    return true;
+  }
+  const uint64_t time_ns = sample.id.has(PERF_SAMPLE_TIME) ? sample.id.time_ns : kEndOfTime;
+  auto& spaces = recording_.spaces();
+  const auto code = spaces.layout(static_cast<int32_t>(sample.id.pid), time_ns);
+  const auto ip_code = in_kernel(sample) ? spaces.layout(kKernelPid, time_ns) : code;
+  decode(sample, *code);
+  return visitor({record, *record.event, sample, period_of(sample, *record.event), time_ns, *code,
+                  *ip_code, history_, decoded_});
+}
+
+void SampleWalk::decode(const abi::Sample& sample, const image::Layout& code) {
+  history_.clear();
+  decoded_ = {};
+  if (sample.has_aux && sample.aux.empty()) ++statistics_.empty_aux;
+  if (sample.aux.empty()) return;
+  ++statistics_.samples_with_aux;
+  if (!decoder_) return;
+  decoded_ = decoder_->decode(code_map(code), sample.aux, history_);
+  statistics_.decoded += decoded_;
+}
+
+const image::CodeMap& SampleWalk::code_map(const image::Layout& layout) {
+  if (code_maps_.size() >= kMaxCodeMaps && code_maps_.find(layout.id) == code_maps_.end()) {
+    code_maps_.clear();
+  }
+  const auto [place, is_new] = code_maps_.try_emplace(layout.id);
+  if (is_new) place->second = image::make_code_map(layout, recording_.dsos());
+  return place->second;
+}
+
+void SampleWalk::show_progress(const perfdata::DataRecord& record) {
+  if (!options_.progress || statistics_.samples % kRecordsPerProgress != 0) return;
+  auto& reader = recording_.reader();
+  if (reader.data_bytes() == 0 || record.file_offset < reader.data_offset()) return;
+  options_.progress(static_cast<double>(record.file_offset - reader.data_offset()) /
+                    static_cast<double>(reader.data_bytes()));
+}
+
+std::vector<std::string> SampleWalk::messages() const {
+  std::vector<std::string> lines = recording_.reader().statistics().messages();
+  const auto add = [&lines](uint64_t count, std::string_view text) {
+    if (count != 0) lines.push_back(fmt::format("{} {}", count, text));
+  };
+  for (size_t cause = 0; cause < decode::kErrorCauseCount; ++cause) {
+    add(statistics_.decoded.errors[cause],
+        fmt::format("decode errors: {}", decode::name(static_cast<decode::ErrorCause>(cause))));
+  }
+  add(statistics_.decoded.overflows, "overflows: the trace unit lost packets");
+  add(statistics_.empty_aux, "samples came without the AUX bytes they should have");
+  add(statistics_.full_trace_bytes,
+      "bytes of full trace (AUXTRACE records) were not decoded: only AUX samples are");
+  const auto& problems = recording_.dsos().problems();
+  lines.insert(lines.end(), problems.begin(), problems.end());
+  return lines;
+}
+
+}  // namespace auxtrail::analysis

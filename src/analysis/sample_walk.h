@@ -1,0 +1,91 @@
+// SampleWalk: one pass over the samples of a recording, in order of time, each with the execution
+// history that its AUX bytes hold.
+//
+//   SampleWalk walk(recording, {.blocks = true});
+//   walk.run([&](const WalkedSample& sample) { ...; return true; });
+//
+// Memory is bounded: one sample's history is held at a time, whatever the size of the file. Odd
+// data does not stop the walk; it is counted here, in the reader's statistics and in the DSO table.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/recording.h"
+#include "decode/branch_decoder.h"
+#include "history/branch_history.h"
+#include "image/code_map.h"
+
+namespace auxtrail::analysis {
+
+// Views that end with the visit.
+struct WalkedSample {
+  const perfdata::DataRecord& record;
+  const perfdata::Event& event;
+  const abi::Sample& sample;
+  uint64_t period;            // how many events the sample stands for; 1 if the file does not tell
+  uint64_t time_ns;           // for lookups: the end of time if the file has no times
+  const image::Layout& code;  // the process's mappings: where the history's addresses lie
+  const image::Layout& ip_code;  // where the sample's own ip lies (the kernel's for kernel samples)
+  const history::BranchHistory& history;  // empty without AUX bytes
+  const decode::DecodeSummary& decoded;   // all zero without AUX bytes
+
+  [[nodiscard]] bool has_history() const { return !sample.aux.empty(); }
+  // The decoded history leads up to the sample: its last address is the sample's ip.
+  [[nodiscard]] bool ends_at_ip() const { return decoded.final_ip == sample.ip; }
+};
+
+// Returns false to stop the walk.
+using SampleVisitor = std::function<bool(const WalkedSample&)>;
+// Told now and then how much of the data has been walked, 0 to 1.
+using ProgressCallback = std::function<void(double done)>;
+
+struct WalkOptions {
+  bool decode = true;   // false: no histories, all samples at the speed of reading
+  bool blocks = false;  // histories hold their blocks too
+  ProgressCallback progress;
+};
+
+struct WalkStatistics {
+  uint64_t samples = 0;
+  uint64_t unparsable_samples = 0;
+  uint64_t samples_with_aux = 0;  // with at least one byte
+  uint64_t empty_aux = 0;         // that should have AUX bytes and have none
+  uint64_t full_trace_bytes = 0;  // in AUXTRACE records, which are not decoded
+  decode::DecodeSummary decoded;  // the sum over all samples
+};
+
+class SampleWalk {
+ public:
+  explicit SampleWalk(Recording& recording, WalkOptions options = {});
+  ~SampleWalk();
+
+  // May be called again: everything is counted afresh.
+  void run(const SampleVisitor& visitor);
+
+  [[nodiscard]] const WalkStatistics& statistics() const { return statistics_; }
+  // One line per kind of loss or oddity: the file's, the decoder's and the missing files.
+  [[nodiscard]] std::vector<std::string> messages() const;
+
+ private:
+  bool visit_record(const perfdata::DataRecord& record, const SampleVisitor& visitor);
+  bool visit_sample(const perfdata::DataRecord& record, const SampleVisitor& visitor);
+  void decode(const abi::Sample& sample, const image::Layout& code);
+  const image::CodeMap& code_map(const image::Layout& layout);
+  void show_progress(const perfdata::DataRecord& record);
+
+  Recording& recording_;
+  WalkOptions options_;
+  std::unique_ptr<decode::BranchDecoder> decoder_;
+  std::unordered_map<uint64_t, image::CodeMap> code_maps_;  // by layout id
+  history::BranchHistory history_;
+  decode::DecodeSummary decoded_;
+  WalkStatistics statistics_;
+};
+
+}  // namespace auxtrail::analysis

@@ -1,0 +1,50 @@
+// perf.data files about traced_code.S, whose decoding is known in advance: what the tests of this
+// layer and of the commands read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "decode/branch.h"
+
+namespace auxtrail::analysis::testing {
+
+// The addresses of traced_code.S in this process.
+struct TracedCode {
+  uint64_t main = 0;
+  uint64_t loop = 0;   // the call
+  uint64_t after = 0;  // behind the call
+  uint64_t jnz = 0;
+  uint64_t end = 0;  // behind the loop
+  uint64_t leaf = 0;
+  uint64_t ret = 0;  // the leaf's
+};
+TracedCode traced_code();
+
+// A run from traced_main to behind the loop: its packets, and what they must decode to.
+std::vector<std::byte> traced_window(uint64_t tsc);
+std::vector<decode::Branch> traced_branches();  // with the markers of begin and end
+inline constexpr uint64_t kTracedTaken = 8;
+inline constexpr uint64_t kTracedNotTaken = 1;
+inline constexpr uint64_t kTracedInstructions = 16;
+inline constexpr uint64_t kTracedInMain = 10;        // instructions
+inline constexpr uint64_t kTracedTakenFromMain = 5;  // three calls, two jnz
+
+struct TracedSample {
+  uint64_t ip = 0;
+  uint64_t time_ns = 0;
+  std::vector<std::byte> aux;
+};
+
+// `count` samples at the end of such runs, in time order.
+std::vector<TracedSample> traced_samples(size_t count);
+
+// A file with COMM "traced" and this process's code mapped at time 0, unless `mapped` is false, and
+// these samples.
+std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, bool mapped = true);
+
+}  // namespace auxtrail::analysis::testing
