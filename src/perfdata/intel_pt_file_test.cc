@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "abi/side_band_build.h"
+#include "perfdata/reader.h"
 #include "perfdata/testing/command.h"
+#include "perfdata/testing/perf_dump.h"
 #include "perfdata/testing/synthetic.h"
 #include "perfdata/writer.h"
 
@@ -212,6 +214,20 @@ TEST_F(IntelPtFileTest, PerfReportsWithoutComplaint) {
   EXPECT_EQ(report.err, "");
   const auto dump = scratch_.run("perf report -f -i x.data -D | grep -c ' PSB$'");
   EXPECT_EQ(dump.out, fmt::format("{}\n", kSamples));
+}
+
+// perf inject turns the traces into samples with branch stacks; we read its file as perf does.
+TEST_F(IntelPtFileTest, PerfInjectsAndWeReadTheResult) {
+  const auto inject = scratch_.run("perf inject -f -i x.data --itrace=i1il --strip -o y.data");
+  ASSERT_EQ(inject.status, 0) << inject.err;
+  auto reader = Reader::open(scratch_.file("y.data"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  const Dump ours = our_dump(*reader);
+  const Dump theirs = perf_dump(scratch_, scratch_.file("y.data"));
+  EXPECT_GE(ours.samples, kSamples * 26);
+  EXPECT_EQ(ours.samples, theirs.samples);
+  EXPECT_EQ(difference(theirs.kernel, ours.kernel), "");
+  EXPECT_EQ(difference(theirs.tools, ours.tools), "");
 }
 
 }  // namespace

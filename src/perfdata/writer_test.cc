@@ -229,12 +229,22 @@ TEST(WriterTest, EveryFlushLeavesAWholeFile) {
   }
 }
 
+// Until the file has so many bytes; whatever the machine's load, some of a recording is there then.
+void wait_for_size(const std::string& path, off_t size_bytes) {
+  struct stat info {};
+  for (int tries = 0; tries < 100000; ++tries) {
+    if (::stat(path.c_str(), &info) == 0 && info.st_size >= size_bytes) return;
+    ::usleep(100);
+  }
+}
+
 // A recorder that dies at any moment: the file holds all that was flushed, whole and readable.
 TEST(WriterTest, KilledRecorderLeavesAReadableFile) {
   const ScratchDirectory scratch;
   const std::string path = scratch.file("x.data");
   uint64_t most = 0;
   for (int round = 0; round < 30; ++round) {
+    ::unlink(path.c_str());
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -246,13 +256,13 @@ TEST(WriterTest, KilledRecorderLeavesAReadableFile) {
         if (!writer->append(sample_bytes(at, at, 4096))) ::_exit(1);
       }
     }
-    ::usleep(static_cast<useconds_t>(3000 + 1700 * round));
+    wait_for_size(path, 20000 + 31000 * round);
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status));
     struct stat info {};
-    if (::stat(path.c_str(), &info) != 0 || info.st_size < 1000) continue;  // died at once
+    ASSERT_EQ(::stat(path.c_str(), &info), 0);
     auto reader = Reader::open(path);
     ASSERT_TRUE(reader) << reader.error().message();
     reader->for_each([](const DataRecord&) { return true; });

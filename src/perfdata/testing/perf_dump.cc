@@ -171,9 +171,12 @@ Dump our_dump(Reader& reader) {
       rest = render_side_band(reader, record);
       (void)abi::parse_trailer(record.record, record.event->format, id);
     }
+    // A field that this record's event lacks, while another event has it, is -1 to perf.
+    const uint32_t cpu = id.has(PERF_SAMPLE_CPU) ? id.cpu : ~uint32_t{0};
+    const uint64_t time_ns = id.has(PERF_SAMPLE_TIME) ? id.time_ns : ~uint64_t{0};
     std::string front;
-    if ((all_fields & PERF_SAMPLE_CPU) != 0) front += fmt::format("{} ", id.cpu);
-    if ((all_fields & PERF_SAMPLE_TIME) != 0) front += fmt::format("{} ", id.time_ns);
+    if ((all_fields & PERF_SAMPLE_CPU) != 0) front += fmt::format("{} ", cpu);
+    if ((all_fields & PERF_SAMPLE_TIME) != 0) front += fmt::format("{} ", time_ns);
     dump.kernel.push_back(front + place + rest);
     if (record.record.type == PERF_RECORD_SAMPLE) render_arrays(*record.event, sample, dump.kernel);
     return true;
