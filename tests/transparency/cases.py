@@ -15,7 +15,7 @@ class Case:
     before: str = ""  # bash commands that prepare the folder, never traced
     timeout_s: int = 120
     status: int = 0  # what the native run must end with, negative for a signal
-    samples: bool = True  # whether a recording without any sample would be a failure
+    samples: bool = True  # whether a recording with hardly any sample is a failure
     decoded: bool = True  # whether `auxtrail verify` must find the recording good
 
 

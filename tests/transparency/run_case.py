@@ -8,6 +8,7 @@ natively twice, which checks the case itself.
 Exit status: 0 passed, 1 failed, 77 skipped (a program of the case is not installed).
 """
 import argparse
+import json
 import os
 import pathlib
 import resource
@@ -123,12 +124,20 @@ class Runner:
         """Problems that `auxtrail verify` reports."""
         if not self.recording.exists():
             return ["no recording was written"]
-        result = subprocess.run([self.arguments.auxtrail, "verify", "-i", str(self.recording)], capture_output=True,
-                                text=True, check=False)
+        result = subprocess.run([self.arguments.auxtrail, "verify", "--json", "-i", str(self.recording)],
+                                capture_output=True, text=True, check=False)
         if self.arguments.verbose:
             print(result.stdout + result.stderr)
+        try:
+            found = json.loads(result.stdout)
+        except json.JSONDecodeError:
+            return [f"verify ended with {result.returncode}: {result.stderr[-2000:]}"] if self.case.decoded else []
+        print(f"verify: {found['samples']} samples, {found['branches'] + found['branches_not_taken']} branches, "
+              f"{found['samples_with_errors']} with errors, {found['samples_ending_elsewhere']} that end elsewhere")
         if self.case.decoded and result.returncode != 0:
-            return [f"verify ended with {result.returncode}:\n{result.stdout[-3000:]}{result.stderr[-2000:]}"]
+            return [f"verify ended with {result.returncode}:\n{result.stdout[-4000:]}{result.stderr[-1000:]}"]
+        if self.case.samples and (found["samples"] < 10 or found["branches"] == 0):
+            return ["hardly anything was sampled: the comparison says nothing"]
         return []
 
     def check(self):
