@@ -259,6 +259,22 @@ TEST_F(RecordProgram, ProcessesThatOutliveTheCommandAreCounted) {
   EXPECT_THAT(ended.err, HasSubstr("1 still running"));
 }
 
+TEST_F(RecordProgram, WithoutKernelEventsTheSideBandComesFromProc) {
+  RunOptions run_options = options();
+  run_options.in_child = deny_perf_events;
+  const Ended ended = run_program(record({AUXTRAIL_FAKE_PROGRAM, "samples", "50"}), run_options);
+  EXPECT_EQ(ended.exit_status(), 7) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("Side-band made from /proc"));
+  EXPECT_THAT(ended.err, HasSubstr("Permission denied"));
+  const FileFacts facts = read_facts(folder_.path("perf.data"));
+  EXPECT_EQ(facts.samples, 50U);
+  EXPECT_THAT(facts.code, Contains(fs::canonical(AUXTRAIL_FAKE_PROGRAM).string()));
+  EXPECT_THAT(facts.names, Contains("auxtrail_fake_p"));  // the kernel keeps 15 letters
+  EXPECT_EQ(facts.exits, 1U);
+  const Ended fault = run_program(record({"-e", "page-faults", "true"}), run_options);
+  EXPECT_EQ(fault.exit_status(), 1) << "timers are no page faults";
+}
+
 // What the product writes, Linux perf must read without a complaint.
 TEST_F(RecordProgram, LinuxPerfReadsTheFile) {
   if (run_program({"perf", "--version"}).exit_status() != 0) GTEST_SKIP() << "no Linux perf here";

@@ -6,27 +6,29 @@ namespace auxtrail::record {
 
 void Census::add_root(pid_t pid) {
   root_ = pid;
-  threads_[pid] = {pid, 0};
-  begin_image(pid, 0, false);
+  add_thread(pid, pid, 0);
+  events_.push_back({pid, 0, Step::kFork});
 }
 
 void Census::note_fork(const abi::TaskRecord& fork) {
   const auto pid = static_cast<pid_t>(fork.pid);
-  threads_[static_cast<pid_t>(fork.tid)] = {pid, 0};
-  if (fork.pid != fork.parent_pid) begin_image(pid, fork.time_ns, false);
+  add_thread(pid, static_cast<pid_t>(fork.tid), fork.time_ns);
+  if (fork.pid != fork.parent_pid) events_.push_back({pid, fork.time_ns, Step::kFork});
 }
 
 void Census::note_exit(const abi::TaskRecord& exit) {
-  const auto thread = threads_.find(static_cast<pid_t>(exit.tid));
-  if (thread != threads_.end()) thread->second.exit_time_ns = exit.time_ns;
-  if (exit.pid == exit.tid) end_image(static_cast<pid_t>(exit.pid), exit.time_ns, false);
+  const auto pid = static_cast<pid_t>(exit.pid);
+  Thread& thread =
+      threads_.try_emplace(static_cast<pid_t>(exit.tid), Thread{pid, 0, 0}).first->second;
+  thread.exit_ns = std::max(thread.exit_ns, exit.time_ns);
+  if (exit.pid == exit.tid) events_.push_back({pid, exit.time_ns, Step::kExit});
 }
 
 void Census::note_comm(const abi::CommRecord& comm) {
   if (!comm.exec) return;
   const auto pid = static_cast<pid_t>(comm.pid);
-  threads_[pid] = {pid, 0};  // exec leaves one thread, under the process's number
-  begin_image(pid, comm.id.time_ns, true);
+  add_thread(pid, pid, comm.id.time_ns);  // exec leaves one thread, under the process's number
+  events_.push_back({pid, comm.id.time_ns, Step::kExec});
 }
 
 void Census::note_connection(pid_t pid, uint64_t time_ns) {
@@ -36,48 +38,48 @@ void Census::note_connection(pid_t pid, uint64_t time_ns) {
 Census::ThreadState Census::thread_state(pid_t pid, pid_t tid) const {
   const auto thread = threads_.find(tid);
   if (thread == threads_.end() || thread->second.pid != pid) return ThreadState::kUnknown;
-  return thread->second.exit_time_ns == 0 ? ThreadState::kAlive : ThreadState::kExited;
+  return thread->second.exited() ? ThreadState::kExited : ThreadState::kAlive;
 }
 
 void Census::forget_exited(uint64_t time_ns) {
   std::erase_if(threads_, [time_ns](const auto& entry) {
-    const uint64_t exit_time_ns = entry.second.exit_time_ns;
-    return exit_time_ns != 0 && exit_time_ns < time_ns;
+    return entry.second.exited() && entry.second.exit_ns < time_ns;
   });
 }
 
 Census::Coverage Census::coverage(bool only_root) const {
+  std::vector<ProcessEvent> events = events_;
+  std::sort(events.begin(), events.end(), [](const ProcessEvent& a, const ProcessEvent& b) {
+    return a.pid != b.pid ? a.pid < b.pid : a.time_ns < b.time_ns;
+  });
   Coverage result;
-  for (const Image& image : images_) {
-    if (only_root && image.pid != root_) continue;
-    if (image.replaced && !image.from_exec) continue;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const ProcessEvent& start = events[i];
+    if (start.step == Step::kExit || (only_root && start.pid != root_)) continue;
+    const bool has_end = i + 1 < events.size() && events[i + 1].pid == start.pid;
+    const bool replaced = has_end && events[i + 1].step == Step::kExec;
+    if (start.step == Step::kFork && replaced) continue;
     ++result.images;
-    if (!connected(image)) ++result.missed;
-    if (image.end_ns == UINT64_MAX) ++result.running;
+    if (!has_end) ++result.running;
+    const uint64_t end_ns = has_end ? events[i + 1].time_ns : UINT64_MAX;
+    if (!connected(start.pid, start.time_ns, end_ns)) ++result.missed;
   }
   return result;
 }
 
-void Census::begin_image(pid_t pid, uint64_t time_ns, bool from_exec) {
-  end_image(pid, time_ns, from_exec);
-  current_image_[pid] = images_.size();
-  images_.push_back({pid, time_ns, UINT64_MAX, from_exec, false});
+// The number may have been another thread's before, of another process even.
+void Census::add_thread(pid_t pid, pid_t tid, uint64_t time_ns) {
+  Thread& thread = threads_.try_emplace(tid, Thread{pid, time_ns, 0}).first->second;
+  if (time_ns < thread.start_ns) return;
+  thread.pid = pid;
+  thread.start_ns = time_ns;
 }
 
-void Census::end_image(pid_t pid, uint64_t time_ns, bool replaced) {
-  const auto current = current_image_.find(pid);
-  if (current == current_image_.end()) return;
-  images_[current->second].end_ns = time_ns;
-  images_[current->second].replaced = replaced;
-  current_image_.erase(current);
-}
-
-bool Census::connected(const Image& image) const {
-  const auto found = connections_ns_.find(image.pid);
+bool Census::connected(pid_t pid, uint64_t start_ns, uint64_t end_ns) const {
+  const auto found = connections_ns_.find(pid);
   if (found == connections_ns_.end()) return false;
-  return std::any_of(found->second.begin(), found->second.end(), [&image](uint64_t time_ns) {
-    return time_ns >= image.start_ns && time_ns < image.end_ns;
-  });
+  return std::any_of(found->second.begin(), found->second.end(),
+                     [=](uint64_t time_ns) { return time_ns >= start_ns && time_ns < end_ns; });
 }
 
 }  // namespace auxtrail::record

@@ -7,6 +7,9 @@
 // An image is the time from a fork or exec of a process to its next exec or its end. A forked image
 // that is replaced by exec is not counted as missed: it is the moment inside system() or
 // posix_spawn().
+//
+// The records come from one ring per CPU, so a fork may be told after the exit of the same thread:
+// everything here goes by the records' times, not by their order of arrival.
 #pragma once
 
 #include <sys/types.h>
@@ -48,23 +51,22 @@ class Census {
  private:
   struct Thread {
     pid_t pid = 0;
-    uint64_t exit_time_ns = 0;  // 0: alive
-  };
-  struct Image {
-    pid_t pid = 0;
     uint64_t start_ns = 0;
-    uint64_t end_ns = UINT64_MAX;
-    bool from_exec = false;
-    bool replaced = false;  // ended by an exec
+    uint64_t exit_ns = 0;  // of the latest thread of this number that is known to have ended
+    [[nodiscard]] bool exited() const { return exit_ns > start_ns; }
   };
-  void begin_image(pid_t pid, uint64_t time_ns, bool from_exec);
-  void end_image(pid_t pid, uint64_t time_ns, bool replaced);
-  [[nodiscard]] bool connected(const Image& image) const;
+  enum class Step : uint8_t { kFork, kExec, kExit };
+  struct ProcessEvent {
+    pid_t pid = 0;
+    uint64_t time_ns = 0;
+    Step step = Step::kFork;
+  };
+  void add_thread(pid_t pid, pid_t tid, uint64_t time_ns);
+  [[nodiscard]] bool connected(pid_t pid, uint64_t start_ns, uint64_t end_ns) const;
 
   pid_t root_ = 0;
   std::unordered_map<pid_t, Thread> threads_;
-  std::unordered_map<pid_t, size_t> current_image_;  // index into images_
-  std::vector<Image> images_;
+  std::vector<ProcessEvent> events_;
   std::unordered_map<pid_t, std::vector<uint64_t>> connections_ns_;
 };
 

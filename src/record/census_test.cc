@@ -72,5 +72,21 @@ TEST(Census, OrderOfArrivalDoesNotMatter) {
   EXPECT_EQ(census.coverage(false).missed, 1U);
 }
 
+TEST(Census, RingsOfSeveralCpusMixTheOrder) {
+  Census census;
+  census.add_root(100);
+  census.note_exit(task(200, 200, 100, 60));
+  census.note_comm(exec(200, 40));
+  census.note_connection(200, 50);
+  census.note_fork(task(200, 200, 100, 30));
+  EXPECT_EQ(census.thread_state(200, 200), Census::ThreadState::kExited);
+  EXPECT_EQ(census.coverage(false).images, 2U);  // and the root, which never executed anything
+  EXPECT_EQ(census.coverage(false).missed, 1U);
+  EXPECT_EQ(census.coverage(false).running, 1U);
+  census.note_fork(task(300, 200, 300, 70));  // the number again, as another process's thread
+  EXPECT_EQ(census.thread_state(300, 200), Census::ThreadState::kAlive);
+  EXPECT_EQ(census.thread_state(200, 200), Census::ThreadState::kUnknown);
+}
+
 }  // namespace
 }  // namespace auxtrail::record

@@ -30,6 +30,9 @@ struct RunOptions {
 // Runs the program and waits. stdout and stderr go through files, so neither side can block.
 Ended run_program(const std::vector<std::string>& command, const RunOptions& options = {});
 
+// For RunOptions::in_child: from here on perf_event_open fails with EACCES, as in a container.
+void deny_perf_events();
+
 // A folder that is removed with the object.
 class TemporaryFolder {
  public:

@@ -1,0 +1,144 @@
+// The auxtrail program with the real software trace unit: faults that need one, and that Linux perf
+// decodes what comes out. (Whether programs run unchanged is tests/transparency's business.)
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "cli/testing/file_facts.h"
+#include "cli/testing/run_program.h"
+
+namespace auxtrail::cli::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class RecordUnit : public ::testing::Test {
+ protected:
+  RunOptions options() const {
+    RunOptions result;
+    result.folder = folder_.path();
+    result.environment["AUXTRAIL_UNIT"] = AUXTRAIL_UNIT_LIBRARY;
+    return result;
+  }
+  static std::vector<std::string> record(std::vector<std::string> words) {
+    words.insert(words.begin(), {AUXTRAIL_PROGRAM, "record"});
+    return words;
+  }
+  // A shell loop of about `steps` branches and no system calls, then a line of output.
+  static std::vector<std::string> loop(const std::string& steps) {
+    return {"bash", "-c",
+            "x=0; for ((i = 0; i < " + steps + "; ++i)); do ((x += i * i)); done; echo $x"};
+  }
+  static void append(std::vector<std::string>& words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+  }
+  // perf's own decoding of the file's trace; the number of its error lines.
+  static size_t perf_errors(const std::string& path, size_t& branches) {
+    const Ended ended = run_program({"sh", "-c",
+                                     "perf script -i " + path +
+                                         " --itrace=be -F ip 2>&1 | grep -c . ; perf script -i " +
+                                         path + " --itrace=be -F ip 2>&1 | grep -ci error"});
+    std::istringstream numbers(ended.out);
+    size_t errors = 0;
+    numbers >> branches >> errors;
+    return errors;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(RecordUnit, PerfDecodesTheHistory) {
+  std::vector<std::string> command = record({"-F", "200"});
+  append(command, loop("100000"));
+  const Ended ended = run_program(command, options());
+  ASSERT_EQ(ended.exit_status(), 0) << ended.err;
+  EXPECT_EQ(ended.out, run_program(loop("100000")).out);
+  const FileFacts facts = read_facts(folder_.path("perf.data"));
+  ASSERT_TRUE(facts.readable) << facts.error;
+  EXPECT_GE(facts.samples, 5U) << ended.err;
+  EXPECT_THAT(facts.messages, IsEmpty());
+  if (run_program({"perf", "--version"}).exit_status() != 0) GTEST_SKIP() << "no Linux perf here";
+  size_t branches = 0;
+  EXPECT_EQ(perf_errors(folder_.path("perf.data"), branches), 0U);
+  EXPECT_GT(branches, 1000U);
+}
+
+// Windows of several threads overlap in time and share perf's one queue; none may be dropped as an
+// overlap.
+TEST_F(RecordUnit, PerfDecodesEveryThreadsSamples) {
+  if (run_program({"perf", "--version"}).exit_status() != 0) GTEST_SKIP() << "no Linux perf here";
+  const std::string script =
+      "import threading\n"
+      "def work():\n"
+      "  x = 0\n"
+      "  for i in range(300000): x += i * i\n"
+      "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+      "[t.start() for t in threads]; [t.join() for t in threads]\n";
+  const Ended ended = run_program(record({"-F", "100", "python3", "-c", script}), options());
+  ASSERT_EQ(ended.exit_status(), 0) << ended.err;
+  const FileFacts facts = read_facts(folder_.path("perf.data"));
+  ASSERT_GE(facts.sample_tids.size(), 2U) << ended.err;
+  const Ended lines = run_program(
+      {"sh", "-c", "perf script -i perf.data --itrace=L8e -F tid,brstack | sort -u -k1,1 | wc -l"},
+      options());
+  EXPECT_EQ(std::stoul(lines.out), facts.sample_tids.size());
+  size_t branches = 0;
+  EXPECT_EQ(perf_errors(folder_.path("perf.data"), branches), 0U);
+}
+
+TEST_F(RecordUnit, AKilledProgramLeavesAReadableFile) {
+  RunOptions run_options = options();
+  const std::string script =
+      "echo $$ > written; mv written ready; x=0; while :; do ((x += 1)); done";
+  run_options.meanwhile = [this](pid_t) {
+    for (int i = 0; i < 2000 && !fs::exists(folder_.path("ready")); ++i) ::usleep(2000);
+    ::usleep(200000);
+    ::kill(std::stoi(read_file(folder_.path("ready"))), SIGKILL);
+  };
+  const Ended ended = run_program(record({"bash", "-c", script}), run_options);
+  EXPECT_EQ(ended.signal(), SIGKILL) << ended.err;
+  EXPECT_GT(read_facts(folder_.path("perf.data")).samples, 0U);
+}
+
+TEST_F(RecordUnit, TheProgramComputesTheSameWhenTheRecorderIsKilled) {
+  RunOptions run_options = options();
+  const std::vector<std::string> plain = loop("400000");
+  const std::string expected = run_program(plain).out;
+  run_options.meanwhile = [](pid_t recorder) {
+    ::usleep(300000);
+    ::kill(recorder, SIGKILL);
+  };
+  std::vector<std::string> command =
+      record({"bash", "-c", plain[2].substr(0, plain[2].rfind("echo")) + "echo $x > result"});
+  const Ended ended = run_program(command, run_options);
+  for (int i = 0; i < 5000 && read_file(folder_.path("result")).empty(); ++i) ::usleep(2000);
+  EXPECT_EQ(read_file(folder_.path("result")), expected);
+  EXPECT_TRUE(ended.signal() == SIGKILL || ended.exit_status() == 0);
+  EXPECT_TRUE(read_facts(folder_.path("perf.data")).readable);
+}
+
+TEST_F(RecordUnit, ThreadTimersWhereKernelEventsAreDenied) {
+  RunOptions run_options = options();
+  run_options.in_child = deny_perf_events;
+  std::vector<std::string> command = record({});
+  append(command, loop("200000"));
+  const Ended ended = run_program(command, run_options);
+  EXPECT_EQ(ended.exit_status(), 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("thread timers at "));
+  EXPECT_THAT(ended.err, HasSubstr("because perf_event_open: EACCES"));
+  const FileFacts facts = read_facts(folder_.path("perf.data"));
+  EXPECT_GT(facts.samples, 0U) << ended.err;
+  if (run_program({"perf", "--version"}).exit_status() != 0) GTEST_SKIP() << "no Linux perf here";
+  size_t branches = 0;
+  EXPECT_EQ(perf_errors(folder_.path("perf.data"), branches), 0U);
+  EXPECT_GT(branches, 100U);
+}
+
+}  // namespace
+}  // namespace auxtrail::cli::testing
