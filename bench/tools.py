@@ -15,7 +15,8 @@ class Tool:
     skipped: str = ""  # why it cannot run here
 
     def command(self, workload):
-        return [*self.prefix, *workload.command]
+        program = shutil.which(workload.command[0])  # QEMU does not search PATH
+        return [*self.prefix, program, *workload.command[1:]]
 
 
 def auxtrail(binary, hz, work):
