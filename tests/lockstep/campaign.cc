@@ -18,7 +18,7 @@
 namespace auxtrail::lockstep {
 namespace {
 
-constexpr uint64_t kMaxRuns = 1000;
+constexpr uint64_t kMaxRuns = 100;
 constexpr uint64_t kMaxNativeSteps = 40;
 constexpr uint64_t kMemoryEvery = 64;   // windows between two comparisons of all writable memory
 constexpr uint64_t kMemoryFirst = 3;    // and after each of the first windows
@@ -150,6 +150,7 @@ class Run {
     if (!walk.difference.empty()) return differ({walk.difference});
     finish_iterations();
     compare_state();
+    pair_.share_dead_stack();
   }
 
   [[nodiscard]] bool falsify() const {
@@ -246,7 +247,11 @@ CampaignResult RunCampaign(const CampaignOptions& options) {
   while (result.steps < options.steps && result.differences.empty()) {
     if (result.runs == kMaxRuns) Die("the program is too short");
     Recorder recorder(options.aux_bytes);
+    const uint64_t windows = result.windows;
     Run(options, recorder, options.seed + result.runs, result).run();
+    if (result.windows == windows && result.differences.empty()) {
+      Die("the program ends before the first window");
+    }
     ++result.runs;
   }
   return result;

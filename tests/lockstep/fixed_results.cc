@@ -4,6 +4,8 @@
 #include <elf.h>
 #include <sys/syscall.h>
 
+#include <filesystem>
+#include <string>
 #include <vector>
 
 namespace auxtrail::lockstep {
@@ -27,6 +29,13 @@ void EachAuxiliary(const Tracee& tracee, Visit visit) {
 void Fill(Tracee& tracee, uint64_t address, size_t size, std::byte value) {
   const std::vector<std::byte> bytes(size, value);
   (void)tracee.write(address, bytes);
+}
+
+bool IsRandomDevice(const Tracee& tracee, uint64_t fd) {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink(
+      "/proc/" + std::to_string(tracee.pid()) + "/fd/" + std::to_string(fd), error);
+  return path == "/dev/urandom" || path == "/dev/random";
 }
 
 void SetResult(Tracee& tracee, uint64_t value) {
@@ -58,6 +67,7 @@ bool FixedResults::concerns(uint64_t number) {
     case SYS_times:
     case SYS_getrusage:
     case SYS_sysinfo:
+    case SYS_read:
       return true;
     default:
       return false;
@@ -74,6 +84,11 @@ void FixedResults::apply(Tracee& tracee, const Registers& before) {
       return SetResult(tracee, kParentId);
     case SYS_getrandom:
       return Fill(tracee, before.rdi, before.rsi, std::byte{random_++});
+    case SYS_read:
+      if (IsRandomDevice(tracee, before.rdi)) {
+        Fill(tracee, before.rsi, before.rdx, std::byte{random_++});
+      }
+      return;
     case SYS_clock_gettime:
       return set_time(tracee, before.rsi, 1000000000);
     case SYS_gettimeofday:

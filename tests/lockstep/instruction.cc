@@ -138,8 +138,7 @@ Instruction InstructionTable::decode(uint64_t ip) const {
   const size_t got = tracee_.read(ip, bytes);
   ZydisDecodedInstruction decoded;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  if (ZYAN_FAILED(ZydisDecoderDecodeFull(&decoder_, bytes.data(), got, &decoded, operands,
-                                         ZYDIS_MAX_OPERAND_COUNT, 0))) {
+  if (ZYAN_FAILED(ZydisDecoderDecodeFull(&decoder_, bytes.data(), got, &decoded, operands))) {
     return {};
   }
   Instruction instruction;

@@ -1,11 +1,49 @@
 // See layout.h.
 #include "layout.h"
 
+#include <elf.h>
+
 #include <algorithm>
+#include <fstream>
 #include <utility>
 
 namespace auxtrail::lockstep {
 namespace {
+
+struct Symbol {
+  uint64_t start = 0;
+  uint64_t end = 0;
+};
+
+template <class T>
+T ReadAt(std::ifstream& file, uint64_t offset) {
+  T value{};
+  file.seekg(static_cast<std::streamoff>(offset));
+  file.read(reinterpret_cast<char*>(&value), sizeof value);
+  return value;
+}
+
+// A function that `path` exports; an empty range if it does not.
+Symbol FindDynamicSymbol(const std::string& path, const std::string& name) {
+  std::ifstream file(path, std::ios::binary);
+  const auto header = ReadAt<Elf64_Ehdr>(file, 0);
+  const auto section = [&](uint64_t index) {
+    return ReadAt<Elf64_Shdr>(file, header.e_shoff + index * header.e_shentsize);
+  };
+  for (uint64_t i = 0; file && i < header.e_shnum; ++i) {
+    const auto table = section(i);
+    if (table.sh_type != SHT_DYNSYM) continue;
+    const auto strings = section(table.sh_link);
+    for (uint64_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
+      const auto symbol = ReadAt<Elf64_Sym>(file, table.sh_offset + at);
+      file.seekg(static_cast<std::streamoff>(strings.sh_offset + symbol.st_name));
+      std::string found;
+      std::getline(file, found, '\0');
+      if (found == name) return {symbol.st_value, symbol.st_value + symbol.st_size};
+    }
+  }
+  return {};
+}
 
 bool Contains(const std::vector<MapLine>& lines, uint64_t address) {
   return std::any_of(lines.begin(), lines.end(),
@@ -26,6 +64,9 @@ uint64_t next_code_id = 1;
 
 Layout::Layout(const Tracee& tracee, std::string unit_path)
     : tracee_(tracee), unit_path_(std::move(unit_path)) {
+  const Symbol symbol = FindDynamicSymbol(unit_path_, "syscall");
+  wrapper_start_ = symbol.start;
+  wrapper_end_ = symbol.end;
   refresh();
 }
 
@@ -41,6 +82,10 @@ void Layout::refresh() {
     in_unit = line.path == unit_path_ || (continues && line.writable());
     if (in_unit) {
       if (line.executable()) unit_code_.push_back(line);
+      if (line.offset == 0 && !continues) {
+        wrapper_.start = line.start + wrapper_start_;
+        wrapper_.end = line.start + wrapper_end_;
+      }
       continue;
     }
     if (line.executable() && file) {
@@ -54,8 +99,12 @@ void Layout::refresh() {
   code_.id = next_code_id++;
 }
 
-bool Layout::is_program_code(uint64_t address) const { return Contains(program_code_, address); }
+bool Layout::is_program_code(uint64_t address) const {
+  return Contains(program_code_, address) || wrapper_.contains(address);
+}
 
-bool Layout::is_unit_code(uint64_t address) const { return Contains(unit_code_, address); }
+bool Layout::is_unit_code(uint64_t address) const {
+  return Contains(unit_code_, address) && !wrapper_.contains(address);
+}
 
 }  // namespace auxtrail::lockstep

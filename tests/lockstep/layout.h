@@ -17,7 +17,8 @@ class Layout {
   // Reads the mappings anew.
   void refresh();
 
-  // Code of the program or its libraries, as opposed to the unit's and its code cache.
+  // Code of the program or its libraries, as opposed to the unit's and its code cache. The unit's
+  // syscall() counts as the program's: it makes the program's own system calls.
   [[nodiscard]] bool is_program_code(uint64_t address) const;
   [[nodiscard]] bool is_unit_code(uint64_t address) const;
   // For the decoder: the program's code by file.
@@ -28,6 +29,9 @@ class Layout {
  private:
   const Tracee& tracee_;
   std::string unit_path_;
+  uint64_t wrapper_start_ = 0;  // of syscall(), in the unit's file
+  uint64_t wrapper_end_ = 0;
+  MapLine wrapper_;  // where it lies in the process
   std::vector<MapLine> program_code_;
   std::vector<MapLine> unit_code_;
   std::vector<MapLine> writable_;

@@ -61,6 +61,7 @@ class Pair {
   Native leave_unit();
   Native diverged(const std::string& why);
   void mappings_changed();
+  void share_start_memory();
 
   FixedResults traced_results_;
   FixedResults plain_results_;

@@ -115,7 +115,8 @@ std::vector<std::string> MemoryComparison::compare(const Tracee& traced, const T
   std::vector<std::string> messages;
   for (const auto& line : lines) {
     uint64_t start = line.start;
-    if (line.contains(registers.rsp)) start = std::max(start, registers.rsp - kRedZoneBytes);
+    if (line.contains(registers.rsp))
+      start = std::max<uint64_t>(start, registers.rsp - kRedZoneBytes);
     const size_t size = line.end - start;
     traced_bytes_.assign(size, std::byte{});
     plain_bytes_.assign(size, std::byte{});

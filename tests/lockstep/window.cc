@@ -23,6 +23,11 @@ siginfo_t TriggerInfo() {
   return info;
 }
 
+// Not in the code cache. A function of the unit that the program calls ends a window, too.
+bool IsNative(const Layout& layout, uint64_t ip) {
+  return layout.is_program_code(ip) || layout.is_unit_code(ip);
+}
+
 // Runs on until a return from a signal leads back to the program. The unit's system calls and the
 // signals that end a window come by on the way.
 void RunToProgram(Pair& pair, Window& window) {
@@ -39,9 +44,9 @@ void RunToProgram(Pair& pair, Window& window) {
       case StopKind::kSyscallExit:
         if (!returning) break;
         returning = false;
-        pair.share_dead_stack();  // the signal's frame is popped now
+        if (!window.opened) pair.share_dead_stack();  // the trigger's frame is popped now
         window.end_ip = traced.ip();
-        if (pair.traced_layout().is_program_code(window.end_ip)) return;
+        if (IsNative(pair.traced_layout(), window.end_ip)) return;
         window.opened = true;
         break;
       case StopKind::kExited:
