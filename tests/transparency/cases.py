@@ -16,6 +16,7 @@ class Case:
     timeout_s: int = 120
     status: int = 0  # what the native run must end with, negative for a signal
     samples: bool = True  # whether a recording with hardly any sample is a failure
+    refused: str = ""  # a part of the message with which the recorder refuses this program, with status 1
     decoded: bool = True  # whether `auxtrail verify` must find the recording good
 
 
@@ -31,8 +32,9 @@ PROGRAMS = [
         "descriptors", "exceptions_deep", "exit_order", "flags_state", "float_state", "fork_heavy",
         "fork_threads", "identity", "interpreter", "jit", "lock_contention", "memory_limit", "no_eintr",
         "odd_branches", "own_fault", "own_segv", "own_step", "own_trap", "raw_clone", "red_zone",
-        "rseq_counter", "sandbox", "self_patch", "setjmp_loops", "siglongjmp_out", "signal_storm",
+        "rseq_counter", "self_patch", "setjmp_loops", "siglongjmp_out", "signal_storm",
         "small_stacks", "spawn", "thread_signals", "threads_thousands", "timers", "vdso_calls")),
+    _program("sandbox", samples=False),
     _program("dlopen_loop", *_PLUGINS),
     _program("tls_library", "{programs}/tls_plugin.so"),
     # Died by a signal, seen by the recorder itself.
@@ -41,8 +43,10 @@ PROGRAMS = [
     Case("crash_kill", ["{programs}/crash", "kill"], status=-9, samples=False),
     Case("crash_trap", ["{programs}/crash", "trap"], status=-5, samples=False),
     Case("exit_123", ["{programs}/crash", "exit"], status=123, samples=False),
-    # A preloaded library does not reach it; it runs all the same.
-    Case("static_binary", ["{programs}/interpreter_static"], samples=False, decoded=False),
+    # A preloaded library cannot reach it: refused with the reason, before it starts.
+    Case("static_binary", ["{programs}/interpreter_static"], refused="statically linked"),
+    # One that a traced program starts runs all the same.
+    Case("static_child", "{programs}/interpreter_static; {programs}/interpreter"),
 ]
 
 REAL = [

@@ -148,6 +148,10 @@ class Runner:
         if not self.arguments.auxtrail:
             return list(differences(native, self.run([], "second native")))
         traced = self.run(self.record_prefix(), "traced")
+        if self.case.refused:
+            said = traced.files["stderr"].decode(errors="replace")
+            good = traced.status == 1 and self.case.refused in said and not traced.files["stdout"]
+            return [] if good else [f"not refused as it should be: status {traced.status}: {said[:1000]}"]
         return list(differences(native, traced)) + ([] if self.arguments.no_verify else self.verify())
 
 
