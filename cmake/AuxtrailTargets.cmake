@@ -18,9 +18,12 @@ else()
 endif()
 
 add_library(auxtrail_options INTERFACE)
-target_include_directories(auxtrail_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
-target_compile_options(auxtrail_options INTERFACE
-  -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -fvisibility=hidden -fvisibility-inlines-hidden)
+target_include_directories(auxtrail_options INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/auxtrail>)
+target_compile_features(auxtrail_options INTERFACE cxx_std_20)
+foreach(flag -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -fvisibility=hidden -fvisibility-inlines-hidden)
+  target_compile_options(auxtrail_options INTERFACE $<BUILD_INTERFACE:${flag}>)
+endforeach()
 if(AUXTRAIL_WERROR)
   target_compile_options(auxtrail_options INTERFACE -Werror)
 endif()
@@ -45,17 +48,34 @@ function(auxtrail_deps target scope)
   endforeach()
 endfunction()
 
+# The layers that `make install` gives to other programs, as auxtrail::NAME of the CMake package. The others serve
+# the command line alone.
+set(AUXTRAIL_PUBLIC_LAYERS base abi isa pt channel event pmu perfdata image decode history)
+install(TARGETS auxtrail_options EXPORT auxtrail)
+
+function(auxtrail_install_layer name)
+  if(NOT name IN_LIST AUXTRAIL_PUBLIC_LAYERS)
+    return()
+  endif()
+  set_target_properties(auxtrail_${name} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS auxtrail_${name} EXPORT auxtrail ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/auxtrail)
+  install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/auxtrail/${name}
+    FILES_MATCHING PATTERN "*.h" PATTERN testing EXCLUDE PATTERN fuzz EXCLUDE)
+endfunction()
+
 function(auxtrail_layer name)
   cmake_parse_arguments(ARG "INPROCESS;HEADER_ONLY" "" "SOURCES;DEPS" ${ARGN})
   if(ARG_HEADER_ONLY)
     add_library(auxtrail_${name} INTERFACE)
     target_link_libraries(auxtrail_${name} INTERFACE auxtrail_options)
     auxtrail_deps(auxtrail_${name} INTERFACE ${ARG_DEPS})
+    auxtrail_install_layer(${name})
     return()
   endif()
   add_library(auxtrail_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(auxtrail_${name} PUBLIC auxtrail_options)
   auxtrail_deps(auxtrail_${name} PUBLIC ${ARG_DEPS})
+  auxtrail_install_layer(${name})
   if(ARG_INPROCESS)
     target_compile_options(auxtrail_${name} PRIVATE
       -fno-exceptions -fno-rtti -fno-stack-protector -fno-threadsafe-statics ${AUXTRAIL_NO_VECTOR})
