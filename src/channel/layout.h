@@ -38,6 +38,10 @@ inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHeaderBytes = kPageBytes;
 inline constexpr uint32_t kSlotCount = 64;
 
+// ProcessHeader::stop_requested
+inline constexpr uint32_t kStopRequested = 1;  // by the unit: close my trigger
+inline constexpr uint32_t kStopDone = 2;       // by the recorder
+
 // The environment variable that names the recorder's socket (a path), set by the recorder.
 inline constexpr char kSocketVariable[] = "AUXTRAIL_SOCKET";
 
@@ -130,7 +134,7 @@ struct ProcessHeader {
   uint32_t reserved = 0;
   std::atomic<uint32_t> pid{0};
   std::atomic<uint32_t> stop_requested{
-      0};  // 1: the process enters a sandbox, close its trigger; the recorder stores 2 when done
+      0};  // the process enters a sandbox and must not overflow any more
   std::atomic<uint32_t> maps_changed{
       0};  // rises with each change of executable mappings the unit saw
   std::atomic<uint64_t> no_slot_overflows{0};  // overflows of threads that found no free slot

@@ -19,7 +19,15 @@ TracedProcess::TracedProcess(Connection connection, const channel::SessionConfig
       data_pages_(config.data_pages),
       aux_pages_(config.aux_pages) {}
 
+void TracedProcess::answer_stop_request() {
+  std::atomic<uint32_t>& request = header().stop_requested;
+  if (request.load(std::memory_order_relaxed) != channel::kStopRequested) return;
+  stop_trigger();
+  request.store(channel::kStopDone, std::memory_order_release);
+}
+
 void TracedProcess::drain(const Context& context) {
+  answer_stop_request();
   fill_ = 0;
   find_slots();
   for (uint32_t index = 0; index < channel::kSlotCount; ++index) {

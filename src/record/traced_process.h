@@ -69,6 +69,8 @@ class TracedProcess {
     RingOwner owner;
     event::RingReader reader;
   };
+  // The process enters a sandbox: its trigger must be gone before.
+  void answer_stop_request();
   void find_slots();
   bool tie(uint32_t index, const Context& context);
   [[nodiscard]] std::optional<RingOwner> owner_of(uint32_t inner_tid, const Context& context) const;

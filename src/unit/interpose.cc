@@ -18,13 +18,13 @@
 #include "unit/libc_function.h"
 #include "unit/session.h"
 #include "unit/signals.h"
+#include "unit/small_stacks.h"
 #include "unit/sys.h"
 #include "unit/trigger.h"
 
 namespace auxtrail::unit {
 namespace {
 
-using SigactionFunction = int(int, const struct sigaction*, struct sigaction*);
 using SignalFunction = sighandler_t(int, sighandler_t);
 using PthreadCreateFunction = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 
@@ -95,7 +95,9 @@ sighandler_t set_simple_handler(int signal, sighandler_t handler, uint64_t flags
 bool ours(int signal) { return handlers_installed() && is_watched_signal(signal); }
 
 int change_action(int signal, const struct sigaction* action, struct sigaction* old) {
-  if (!ours(signal)) return real_sigaction(signal, action, old);
+  if (!ours(signal)) {
+    return change_other_action(signal, action, old, real_sigaction.get());
+  }
   KernelAction wish;
   KernelAction before;
   if (action != nullptr) wish = to_kernel(*action);
@@ -124,24 +126,6 @@ void* start_thread(void* given) {
   free(given);
   trigger_start_thread();
   return start.function(start.argument);
-}
-
-// What the kernel puts on a thread's stack to deliver the trigger, which the program did not plan
-// for.
-constexpr size_t kSignalHeadroom = 16384;
-constexpr size_t kSmallStack = 262144;
-
-bool needs_headroom(const pthread_attr_t* attr, size_t* bytes) {
-  if (attr == nullptr) return false;
-  void* address = nullptr;
-  size_t size = 0;
-  size_t given_size = 0;
-  if (pthread_attr_getstacksize(attr, &size) != 0 || size >= kSmallStack) return false;
-  if (pthread_attr_getstack(attr, &address, &given_size) != 0) return false;
-  // Without a stack of the program's own the address is what "end - size" of a null end gives.
-  const bool own_stack = reinterpret_cast<uint64_t>(address) + given_size != 0;
-  *bytes = size + kSignalHeadroom;
-  return !own_stack;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "unit/interpose.h"
 #include "unit/libc_function.h"
 #include "unit/signals.h"
+#include "unit/small_stacks.h"
 #include "unit/sys.h"
 #include "unit/thread_state.h"
 
@@ -54,7 +55,11 @@ int change_mask(int how, const sigset_t* set, sigset_t* old) {
     if (how == SIG_BLOCK && named) tls_block.trap_blocked = 1;
     if (how == SIG_UNBLOCK && named) tls_block.trap_blocked = 0;
   }
-  if (old != nullptr) set_bits(old, was_blocked != 0 ? before | kTrapBit : before);
+  if (old != nullptr) {
+    // In a handler that must not be interrupted the trigger is blocked by us, not by the program.
+    if (keeps_trigger_off(SA_ONSTACK)) before &= ~kTrapBit;
+    set_bits(old, was_blocked != 0 ? before | kTrapBit : before);
+  }
   release_pending_trap();
   return 0;
 }

@@ -34,16 +34,6 @@ Thread* current_thread(uint32_t tid) {
     return nullptr;
   }
   if (tls_block.thread == nullptr) {
-    if (!code_cache.try_lock()) {
-      count(session.header()->process, Reason::kCacheBusy);
-      return nullptr;
-    }
-    const bool ready = code_cache.ensure_ready();
-    code_cache.unlock();
-    if (!ready) {
-      count(session.header()->process, Reason::kCacheFull);
-      return nullptr;
-    }
     tls_block.thread = claim_thread(tid);
     if (tls_block.thread == nullptr) {
       session.header()->no_slot_overflows.fetch_add(1, std::memory_order_relaxed);

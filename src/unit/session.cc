@@ -26,7 +26,6 @@ using channel::Hello;
 using channel::SessionConfig;
 
 constexpr int kHandshakeSeconds = 5;
-constexpr uint32_t kStopRequested = 1;  // the recorder answers by storing 2
 
 int connect_to_recorder(const char* path) {
   sockaddr_un address{};
@@ -210,9 +209,9 @@ void session_stop() {
   session.stopped = true;
   constexpr int kMilliseconds = 100;
   auto& requested = session.header()->stop_requested;
-  requested.store(kStopRequested);
+  requested.store(channel::kStopRequested);
   const timespec pause{0, 1000000};
-  for (int i = 0; i < kMilliseconds && requested.load() == kStopRequested; ++i) {
+  for (int i = 0; i < kMilliseconds && requested.load() == channel::kStopRequested; ++i) {
     (void)sys::call(SYS_nanosleep, sys::arg(&pause), 0);
   }
 }

@@ -5,6 +5,7 @@
 
 #include "unit/code_cache.h"
 #include "unit/overflow.h"
+#include "unit/small_stacks.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
 #include "unit/thread_state.h"
@@ -196,6 +197,7 @@ void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
   }
   uint64_t mask = reinterpret_cast<uint64_t&>(context.uc_sigmask) | action.mask;
   if ((action.flags & SA_NODEFER) == 0) mask |= bit(signal);
+  if (keeps_trigger_off(action.flags)) mask |= bit(SIGTRAP);
   (void)set_mask(mask);
   return action.handler;
 }

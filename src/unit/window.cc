@@ -216,7 +216,12 @@ void window_begin(Thread& thread, ucontext_t& context) {
   Reason why = Reason::kFull;
   if (!code_cache.try_lock()) return sample_without_history(thread, pc, tsc, Reason::kCacheBusy);
   thread.holds_lock = true;
-  Block* block = get_block(thread, pc, &why);
+  Block* block = nullptr;
+  if (code_cache.ensure_ready()) {
+    block = get_block(thread, pc, &why);
+  } else {
+    why = Reason::kCacheFull;
+  }
   if (block != nullptr && !code_cache.is_fresh(*block)) {
     // Someone changed code behind our back: this stretch stays native from now on.
     code_cache.map().mark_patched(pc & ~uint64_t{4095}, (pc | 4095) + 1);
