@@ -20,10 +20,13 @@ namespace {
 
 constexpr uint64_t kMaxRuns = 100;
 constexpr uint64_t kMaxNativeSteps = 40;
+constexpr uint64_t kHuntEvery = 5;  // every so many windows a kind that lacks windows is looked for
+constexpr uint64_t kMaxHuntSteps = 1000;
 constexpr uint64_t kMemoryEvery = 64;   // windows between two comparisons of all writable memory
 constexpr uint64_t kMemoryFirst = 3;    // and after each of the first windows
 constexpr uint64_t kMutateWindow = 12;  // the first window that a self-test may falsify
 constexpr uint64_t kStackBytes = 2048;  // compared after every window
+constexpr uint64_t kPatience = 200;     // windows without a single step
 constexpr uint64_t kMaxIterations = 1000000;
 
 LaunchOptions MakeLaunch(const CampaignOptions& options, const Recorder& recorder) {
@@ -64,10 +67,14 @@ class Run {
 
   void run() {
     before_ = pair_.channel().reasons();
+    const uint64_t steps_before = result_.steps;
     if (!check_native(pair_.run_system_calls(options_.skip_calls))) return;
     while (result_.steps < options_.steps && result_.differences.empty()) {
       if (!advance()) break;
       one_window();
+      if (windows_ == kPatience && result_.steps == steps_before) {
+        differ({fmt::format("none of {} windows went anywhere", windows_)});
+      }
     }
     const Reasons now = pair_.channel().reasons();
     for (size_t i = 0; i < now.size(); ++i) result_.reasons[i] += now[i] - before_[i];
@@ -95,9 +102,12 @@ class Run {
         !check_native(pair_.run_system_calls(options_.leap_calls))) {
       return false;
     }
+    const bool hunt = windows_ % kHuntEvery == kHuntEvery - 1 && result_.coverage.wants_any();
     const uint64_t least = 1 + random_() % 6;
-    for (uint64_t i = 0; i < kMaxNativeSteps; ++i) {
-      if (i >= least && result_.coverage.is_rare(next())) break;
+    for (uint64_t i = 0; i < (hunt ? kMaxHuntSteps : kMaxNativeSteps); ++i) {
+      const bool good =
+          hunt ? result_.coverage.is_wanted(next()) : result_.coverage.is_rare(next());
+      if (i >= least && good) break;
       if (!check_native(pair_.step())) return false;
       ++result_.native_steps;
     }

@@ -9,10 +9,10 @@
 namespace auxtrail::lockstep {
 namespace {
 
-// A kind with at least this share of the executed instructions must have started kMinStarts
-// windows.
+// Of a kind with at least kFairShare of the executed instructions a kStartsOneIn-th of that share
+// of the windows must start there (steering usually gives more), and one at any rate.
 constexpr double kFairShare = 0.005;
-constexpr uint64_t kMinStarts = 2;
+constexpr double kStartsOneIn = 20;
 constexpr uint64_t kEnoughWindows = 200;
 
 }  // namespace
@@ -31,19 +31,32 @@ void Coverage::started(const Instruction& instruction) {
 
 bool Coverage::is_rare(const Instruction& instruction) const {
   const uint64_t mean = started_ / (mnemonics_started() + 1);
-  return mnemonics_[instruction.mnemonic].started <= mean / 8;
+  return mnemonics_[instruction.mnemonic].started <= mean / 3;
 }
 
-std::string Coverage::missing(uint64_t windows) const {
+bool Coverage::lacks(const Counts& counts) const {
+  const double share = static_cast<double>(counts.executed) / static_cast<double>(executed_);
+  const double wanted = std::max(1.0, share * static_cast<double>(started_) / kStartsOneIn);
+  return share >= kFairShare && static_cast<double>(counts.started) < wanted;
+}
+
+bool Coverage::is_wanted(const Instruction& instruction) const {
+  return lacks(categories_[instruction.category]);
+}
+
+bool Coverage::wants_any() const {
+  return std::any_of(categories_.begin(), categories_.end(),
+                     [this](const Counts& counts) { return lacks(counts); });
+}
+
+std::string Coverage::missing() const {
   std::string text;
-  if (windows < kEnoughWindows) return text;
+  if (started_ < kEnoughWindows) return text;
   for (size_t i = 0; i < categories_.size(); ++i) {
-    const auto& [executed, started] = categories_[i];
-    const double share = static_cast<double>(executed) / static_cast<double>(executed_);
-    if (share < kFairShare || started >= kMinStarts) continue;
-    text += fmt::format("{}{}: {:.1f} % of the instructions, {} windows", text.empty() ? "" : ", ",
+    if (!lacks(categories_[i])) continue;
+    text += fmt::format("{}{} ({} of {} instructions, {} windows)", text.empty() ? "" : ", ",
                         ZydisCategoryGetString(static_cast<ZydisInstructionCategory>(i)),
-                        share * 100, started);
+                        categories_[i].executed, executed_, categories_[i].started);
   }
   return text;
 }

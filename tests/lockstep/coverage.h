@@ -20,9 +20,13 @@ class Coverage {
   // mnemonic.
   [[nodiscard]] bool is_rare(const Instruction& instruction) const;
 
+  // Whether too few windows started at this instruction's kind, and whether there is any such kind.
+  [[nodiscard]] bool is_wanted(const Instruction& instruction) const;
+  [[nodiscard]] bool wants_any() const;
+
   // Kinds that make up a fair share of the program and at which too few windows started; empty: all
   // is well.
-  [[nodiscard]] std::string missing(uint64_t windows) const;
+  [[nodiscard]] std::string missing() const;
   // "COND_BR 20.1%:31, ...": share of executed instructions and windows by kind.
   [[nodiscard]] std::string kinds() const;
   [[nodiscard]] size_t mnemonics_executed() const;
@@ -33,6 +37,8 @@ class Coverage {
     uint64_t executed = 0;
     uint64_t started = 0;
   };
+  [[nodiscard]] bool lacks(const Counts& counts) const;
+
   std::array<Counts, ZYDIS_MNEMONIC_MAX_VALUE + 1> mnemonics_{};
   std::array<Counts, ZYDIS_CATEGORY_MAX_VALUE + 1> categories_{};
   uint64_t executed_ = 0;

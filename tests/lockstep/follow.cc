@@ -48,14 +48,10 @@ class Follower {
       return ip;
     }
     const bool taken = instruction.conditional && IsTaken(instruction, plain_.registers());
-    const Stop stop = plain_.step();
+    const Stop stop = StepOne(plain_, instruction, ip);
     if (stop.kind != StopKind::kStep) {
       differ(fmt::format("signal {} at {}", stop.signal, Describe(plain_, ip)));
       return ip;
-    }
-    if (instruction.pushes_flags) {
-      const uint64_t at = plain_.registers().rsp;
-      plain_.set_word(at, plain_.word(at) & ~uint64_t{0x100});
     }
     const uint64_t next = plain_.ip();
     if (instruction.repeats && next == ip) return next;

@@ -8,6 +8,7 @@
 namespace auxtrail::lockstep {
 namespace {
 
+constexpr uint64_t kTrapFlag = 0x100;
 constexpr size_t kMaxBytes = 15;
 
 bool Varies(ZydisMnemonic mnemonic) {
@@ -100,6 +101,16 @@ bool IsTaken(const Instruction& instruction, const Registers& registers) {
   }
 }
 
+Stop StepOne(Tracee& tracee, const Instruction& instruction, uint64_t ip) {
+  const Stop stop =
+      instruction.emulated ? tracee.step_emulated(ip + instruction.length) : tracee.step();
+  if (stop.kind == StopKind::kStep && instruction.pushes_flags) {
+    const uint64_t at = tracee.registers().rsp;
+    tracee.set_word(at, tracee.word(at) & ~kTrapFlag);
+  }
+  return stop;
+}
+
 std::string Describe(const Tracee& tracee, uint64_t ip) {
   std::array<std::byte, kMaxBytes> bytes{};
   const size_t got = tracee.read(ip, bytes);
@@ -154,6 +165,7 @@ Instruction InstructionTable::decode(uint64_t ip) const {
   instruction.repeats = (decoded.attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE |
                                                ZYDIS_ATTRIB_HAS_REPNE)) != 0;
   instruction.pushes_flags = PushesFlags(decoded.mnemonic);
+  instruction.emulated = decoded.mnemonic == ZYDIS_MNEMONIC_CPUID;
   instruction.varies = Varies(decoded.mnemonic);
   if (decoded.operand_count > 0 && operands[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
       operands[0].imm.is_relative) {

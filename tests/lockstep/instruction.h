@@ -20,14 +20,18 @@ struct Instruction {
   bool system_call = false;
   bool repeats = false;  // a string instruction with rep: the CPU steps iteration by iteration
   bool pushes_flags = false;
-  bool varies = false;  // reads a clock or a random number: two processes never agree
-  uint64_t target = 0;  // of direct branches
+  bool emulated = false;  // by a virtual machine's host: see Tracee::step_emulated
+  bool varies = false;    // reads a clock or a random number: two processes never agree
+  uint64_t target = 0;    // of direct branches
   ZydisMnemonic mnemonic = ZYDIS_MNEMONIC_INVALID;
   ZydisInstructionCategory category = ZYDIS_CATEGORY_INVALID;
 };
 
 // Whether the conditional branch is taken with these registers, by its definition in the SDM.
 bool IsTaken(const Instruction& instruction, const Registers& registers);
+
+// Executes one instruction of `tracee`, which stands at `ip`, as it would run without a debugger.
+Stop StepOne(Tracee& tracee, const Instruction& instruction, uint64_t ip);
 
 // "jnz (74 05)" and the like, for messages.
 std::string Describe(const Tracee& tracee, uint64_t ip);

@@ -123,7 +123,7 @@ int Compare(const CommandLine& line) {
     options.steps = (options.steps + line.aux_bytes.size() - 1) / line.aux_bytes.size();
     const CampaignResult result = RunCampaign(options);
     Print(options, result);
-    const std::string missing = result.coverage.missing(result.windows);
+    const std::string missing = result.coverage.missing();
     if (!missing.empty()) fmt::print("  too few windows start at: {}\n", missing);
     good = good && result.differences.empty() && missing.empty();
   }

@@ -13,7 +13,6 @@
 namespace auxtrail::lockstep {
 namespace {
 
-constexpr uint64_t kTrapFlag = 0x100;
 constexpr uint64_t kDeadStackBytes =
     32768;  // a signal frame with all vector state, and a handler's frames
 constexpr uint64_t kBreakpointByte = 0xcc;
@@ -22,12 +21,6 @@ constexpr uint64_t kLowestError = static_cast<uint64_t>(-4095);
 bool ChangesMappings(uint64_t number) {
   return number == SYS_mmap || number == SYS_munmap || number == SYS_mprotect ||
          number == SYS_mremap || number == SYS_pkey_mprotect;
-}
-
-// A pushf under single-stepping shows the debugger's TF.
-void ClearPushedTrapFlag(Tracee& tracee) {
-  const uint64_t at = tracee.registers().rsp;
-  tracee.set_word(at, tracee.word(at) & ~kTrapFlag);
 }
 
 // Makes the plain process's request for memory end at `result`, where the traced one's did.
@@ -124,11 +117,10 @@ Native Pair::step() {
     return next_system_call(&breakpoint);
   }
   for (Tracee* tracee : {&traced_, &plain_}) {
-    const Stop stop = tracee->step();
+    const Stop stop = StepOne(*tracee, instruction, ip);
     if (stop.kind != StopKind::kStep) {
       return diverged(fmt::format("signal {} at {}", stop.signal, Describe(*tracee, ip)));
     }
-    if (instruction.pushes_flags) ClearPushedTrapFlag(*tracee);
   }
   if (instruction.varies) plain_.set_registers(traced_.registers());
   return Native::kOk;

@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 constexpr int kTrapBreakpoint = 0x80;  // SI_KERNEL: int3
+constexpr uint64_t kTrapFlag = 0x100;
 constexpr size_t kMaxExtendedBytes = 16384;
 
 template <class Request>
@@ -80,6 +81,37 @@ Tracee::~Tracee() {
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, __WALL) == -1 && errno == EINTR) {
   }
+}
+
+Stop Tracee::step() {
+  stepped_ = true;
+  return resume(PTRACE_SINGLESTEP, 0);
+}
+
+Stop Tracee::run(int signal) {
+  // The kernel takes a TF that popf left behind for the program's own.
+  if (stepped_) {
+    Registers current = registers();
+    if ((current.eflags & kTrapFlag) != 0) {
+      current.eflags &= ~kTrapFlag;
+      set_registers(current);
+    }
+    stepped_ = false;
+  }
+  return resume(PTRACE_SYSCALL, signal);
+}
+
+Stop Tracee::step_emulated(uint64_t following) {
+  const uint64_t code = word(following);
+  set_word(following, (code & ~uint64_t{0xff}) | 0xcc);
+  Stop stop = run();
+  set_word(following, code);
+  Registers current = registers();
+  if (stop.kind != StopKind::kBreakpoint || current.rip != following + 1) return stop;
+  current.rip = following;
+  set_registers(current);
+  stop.kind = StopKind::kStep;
+  return stop;
 }
 
 Stop Tracee::resume(int request, int signal) {

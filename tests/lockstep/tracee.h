@@ -74,9 +74,12 @@ class Tracee {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool exited() const { return exited_; }
 
-  Stop step() { return resume(PTRACE_SINGLESTEP, 0); }
+  Stop step();
+  // The same for an instruction that a virtual machine's host executes (cpuid): hosts forget the
+  // single step's trap and stop one instruction late. `following` is the address behind it.
+  Stop step_emulated(uint64_t following);
   // To the next system call stop or signal; `signal` is delivered first if it is not 0.
-  Stop run(int signal = 0) { return resume(PTRACE_SYSCALL, signal); }
+  Stop run(int signal = 0);
 
   [[nodiscard]] Registers registers() const;
   void set_registers(const Registers& registers);
@@ -101,6 +104,7 @@ class Tracee {
 
   pid_t pid_ = 0;
   bool exited_ = false;
+  bool stepped_ = false;
 };
 
 }  // namespace auxtrail::lockstep

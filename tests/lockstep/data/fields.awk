@@ -1,0 +1,1 @@
+BEGIN { for (i = 0; i < 40000; i++) { a[i % 997] += i * 0.5; s = s substr("abcdefghij", i % 10 + 1, 1); if (length(s) > 200) { gsub(/c[a-z]e/, "X", s); s = substr(s, 50) } } for (k in a) t += a[k]; print t, s }

@@ -1,0 +1,1 @@
+create table t(a integer primary key, b text, c real); with recursive n(i) as (select 1 union all select i+1 from n where i<3000) insert into t select i, 'name'||(i*7919%1009), i*0.37 from n; create index x on t(b); select b,count(*),avg(c) from t group by b order by 3 desc limit 20;
