@@ -45,6 +45,14 @@ Finding shadow_stack() {
           "export GLIBC_TUNABLES=glibc.cpu.x86_shstk=off"};
 }
 
+Finding sandbox() {
+  const char* topic = "sandbox";
+  if (!seccomp_enabled()) return {topic, State::kOk, "none (no seccomp filter)", ""};
+  return {topic, State::kShortfall,
+          "a seccomp filter is on: the software trace unit leaves such programs alone",
+          "run the container with --security-opt seccomp=unconfined"};
+}
+
 Finding intel_pt_unit() {
   const char* topic = "trace unit: Intel PT";
   if (find_intel_pt().present) {
@@ -168,9 +176,9 @@ Finding open_files() {
 }  // namespace
 
 std::vector<Finding> examine_machine() {
-  return {software_unit(),     shadow_stack(), intel_pt_unit(), trigger(),
-          hardware_counters(), paranoid(),     locked_memory(), sample_rate(),
-          kernel_pointers(),   ptrace_scope(), open_files(),    debug_info()};
+  return {software_unit(),     shadow_stack(), sandbox(),       intel_pt_unit(), trigger(),
+          hardware_counters(), paranoid(),     locked_memory(), sample_rate(),   kernel_pointers(),
+          ptrace_scope(),      open_files(),   debug_info()};
 }
 
 }  // namespace auxtrail::record

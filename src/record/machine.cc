@@ -31,6 +31,15 @@ std::string cpuinfo_line(const std::string& key) {
   return "";
 }
 
+// What /proc/self/status says behind `key`.
+std::string own_status(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, key.size(), key) == 0) return line.substr(key.size());
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<int64_t> read_number(const std::string& path) {
@@ -130,14 +139,10 @@ int probe_executable_memory() {
 }
 
 bool shadow_stack_enabled() {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.compare(0, 20, "x86_Thread_features:") == 0) {
-      return line.find("shstk") != std::string::npos;
-    }
-  }
-  return false;
+  return own_status("x86_Thread_features:").find("shstk") != std::string::npos;
 }
+
+bool seccomp_enabled() { return own_status("Seccomp:").find('2') != std::string::npos; }
 
 bool cpu_has_flag(const std::string& flag) {
   std::istringstream words(cpuinfo_line("flags"));

@@ -39,6 +39,8 @@ int probe_hardware_counter();
 int probe_executable_memory();
 // Whether the calling thread runs with a CET shadow stack.
 bool shadow_stack_enabled();
+// Whether a seccomp filter restricts this process, as in most containers; children inherit it.
+bool seccomp_enabled();
 // Whether the CPU has the flag, a word of /proc/cpuinfo such as "bmi2".
 bool cpu_has_flag(const std::string& flag);
 

@@ -72,6 +72,9 @@ Result<Prepared> prepare(const RecordOptions& options, const Command& command, c
   AUXTRAIL_TRY(check_trigger(plan));
   for (const std::string& text : plan.warnings) warn(text);
   AUXTRAIL_TRY(check_can_be_sampled(command));
+  if (seccomp_enabled()) {
+    warn("a seccomp filter is on: the trace unit may leave the program alone (auxtrail doctor)");
+  }
   AUXTRAIL_ASSIGN(const std::string unit, find_unit_library());
   AUXTRAIL_ASSIGN(perfdata::Writer writer, create_output(options.output, plan));
   AUXTRAIL_ASSIGN(auto server, ChannelServer::create());

@@ -91,6 +91,9 @@ std::string processes_line(const Summary& summary) {
                     "cleared environment)",
                     summary.coverage->missed, summary.coverage->images));
   }
+  if (!summary.coverage && summary.processes == 0) {
+    parts.emplace_back("not sampled: no trace unit connected");
+  }
   if (summary.still_running != 0) {
     parts.push_back(
         fmt::format("{} still running, recorded up to the command's end", summary.still_running));
