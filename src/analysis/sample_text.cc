@@ -101,7 +101,8 @@ std::span<const decode::Branch> SampleText::newest(const WalkedSample& walked) c
 }
 
 void SampleText::append_branch_stack(const WalkedSample& walked, fmt::memory_buffer& out) {
-  if (!walked.has_history()) return;
+  // A trace that only states the sample's position has no branches, as perf sees it.
+  if (walked.decoded.instructions == 0) return;
   const auto all = walked.history.branches();
   if (fields_.has(Field::kBrstack)) put(out, " {}", history::brstack(all, max_branches_));
   if (!fields_.has(Field::kBrstackSym)) return;

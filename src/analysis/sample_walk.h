@@ -48,7 +48,7 @@ using ProgressCallback = std::function<void(double done)>;
 struct WalkOptions {
   bool decode = true;   // false: no histories, all samples at the speed of reading
   bool blocks = false;  // histories hold their blocks too
-  ProgressCallback progress;
+  ProgressCallback progress{};
 };
 
 struct WalkStatistics {
