@@ -10,11 +10,6 @@
 namespace auxtrail::lockstep {
 namespace {
 
-struct Symbol {
-  uint64_t start = 0;
-  uint64_t end = 0;
-};
-
 template <class T>
 T ReadAt(std::ifstream& file, uint64_t offset) {
   T value{};
@@ -23,8 +18,8 @@ T ReadAt(std::ifstream& file, uint64_t offset) {
   return value;
 }
 
-// A function that `path` exports; an empty range if it does not.
-Symbol FindDynamicSymbol(const std::string& path, const std::string& name) {
+std::vector<ExportedFunction> ExportedFunctions(const std::string& path) {
+  std::vector<ExportedFunction> functions;
   std::ifstream file(path, std::ios::binary);
   const auto header = ReadAt<Elf64_Ehdr>(file, 0);
   const auto section = [&](uint64_t index) {
@@ -36,13 +31,14 @@ Symbol FindDynamicSymbol(const std::string& path, const std::string& name) {
     const auto strings = section(table.sh_link);
     for (uint64_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
       const auto symbol = ReadAt<Elf64_Sym>(file, table.sh_offset + at);
+      if (symbol.st_shndx == SHN_UNDEF) continue;
       file.seekg(static_cast<std::streamoff>(strings.sh_offset + symbol.st_name));
-      std::string found;
-      std::getline(file, found, '\0');
-      if (found == name) return {symbol.st_value, symbol.st_value + symbol.st_size};
+      std::string name;
+      std::getline(file, name, '\0');
+      functions.push_back({name, symbol.st_value, symbol.st_value + symbol.st_size});
     }
   }
-  return {};
+  return functions;
 }
 
 bool Contains(const std::vector<MapLine>& lines, uint64_t address) {
@@ -63,10 +59,7 @@ uint64_t next_code_id = 1;
 }  // namespace
 
 Layout::Layout(const Tracee& tracee, std::string unit_path)
-    : tracee_(tracee), unit_path_(std::move(unit_path)) {
-  const Symbol symbol = FindDynamicSymbol(unit_path_, "syscall");
-  wrapper_start_ = symbol.start;
-  wrapper_end_ = symbol.end;
+    : tracee_(tracee), unit_path_(std::move(unit_path)), exports_(ExportedFunctions(unit_path_)) {
   refresh();
 }
 
@@ -82,10 +75,7 @@ void Layout::refresh() {
     in_unit = line.path == unit_path_ || (continues && line.writable());
     if (in_unit) {
       if (line.executable()) unit_code_.push_back(line);
-      if (line.offset == 0 && !continues) {
-        wrapper_.start = line.start + wrapper_start_;
-        wrapper_.end = line.start + wrapper_end_;
-      }
+      if (line.offset == 0 && !continues) unit_base_ = line.start;
       continue;
     }
     if (line.executable() && file) {
@@ -93,6 +83,11 @@ void Layout::refresh() {
       code.sections.push_back({line.path, line.offset, line.end - line.start, line.start});
     }
     if (line.writable() && line.readable() && line.is_private()) writable_.push_back(line);
+  }
+  for (const auto& function : exports_) {
+    if (function.name != "syscall") continue;
+    wrapper_.start = unit_base_ + function.start;
+    wrapper_.end = unit_base_ + function.end;
   }
   if (SameSections(code, code_)) return;
   code_ = std::move(code);
@@ -105,6 +100,12 @@ bool Layout::is_program_code(uint64_t address) const {
 
 bool Layout::is_unit_code(uint64_t address) const {
   return Contains(unit_code_, address) && !wrapper_.contains(address);
+}
+
+bool Layout::is_unit_entry(uint64_t address) const {
+  return std::any_of(exports_.begin(), exports_.end(), [&](const ExportedFunction& function) {
+    return unit_base_ + function.start == address;
+  });
 }
 
 }  // namespace auxtrail::lockstep

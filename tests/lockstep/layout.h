@@ -10,6 +10,12 @@
 
 namespace auxtrail::lockstep {
 
+struct ExportedFunction {
+  std::string name;
+  uint64_t start = 0;  // in the file
+  uint64_t end = 0;
+};
+
 class Layout {
  public:
   Layout(const Tracee& tracee, std::string unit_path);
@@ -21,6 +27,8 @@ class Layout {
   // syscall() counts as the program's: it makes the program's own system calls.
   [[nodiscard]] bool is_program_code(uint64_t address) const;
   [[nodiscard]] bool is_unit_code(uint64_t address) const;
+  // The first instruction of a function that the unit interposes.
+  [[nodiscard]] bool is_unit_entry(uint64_t address) const;
   // For the decoder: the program's code by file.
   [[nodiscard]] const image::CodeMap& code() const { return code_; }
   // Private writable memory that is not the unit's.
@@ -29,9 +37,9 @@ class Layout {
  private:
   const Tracee& tracee_;
   std::string unit_path_;
-  uint64_t wrapper_start_ = 0;  // of syscall(), in the unit's file
-  uint64_t wrapper_end_ = 0;
-  MapLine wrapper_;  // where it lies in the process
+  std::vector<ExportedFunction> exports_;  // of the unit
+  uint64_t unit_base_ = 0;
+  MapLine wrapper_;  // syscall(), where it lies in the process
   std::vector<MapLine> program_code_;
   std::vector<MapLine> unit_code_;
   std::vector<MapLine> writable_;

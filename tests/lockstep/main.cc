@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "campaign.h"
 #include "channel/reasons.h"
@@ -54,7 +55,7 @@ CommandLine Parse(int argc, char** argv) {
     const char* value = argv[at];
     const uint64_t number = std::strtoull(value, nullptr, 0);
     if (name == "--unit") {
-      options.unit = value;
+      options.unit = std::filesystem::absolute(value).lexically_normal();
     } else if (name == "--steps") {
       options.steps = number;
     } else if (name == "--aux") {

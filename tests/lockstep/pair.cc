@@ -16,6 +16,7 @@ namespace {
 constexpr uint64_t kDeadStackBytes =
     32768;  // a signal frame with all vector state, and a handler's frames
 constexpr uint64_t kBreakpointByte = 0xcc;
+constexpr uint64_t kMaxUnitSteps = 100000;
 constexpr uint64_t kLowestError = static_cast<uint64_t>(-4095);
 
 bool ChangesMappings(uint64_t number) {
@@ -110,6 +111,7 @@ Native Pair::step() {
     return diverged(fmt::format("natively at {} and {}", Describe(traced_, traced_.ip()),
                                 Describe(plain_, ip)));
   }
+  if (plain_layout_.is_unit_entry(ip) && plain_layout_.is_unit_code(ip)) return call_unit();
   if (plain_layout_.is_unit_code(ip)) return leave_unit();
   const Instruction& instruction = instructions_.at(ip);
   if (instruction.system_call) {
@@ -236,7 +238,7 @@ Native Pair::run_to(uint64_t address, uint64_t count) {
 // The two units do not work alike (only one has translated code to look after): run both to the
 // function's return, check what a function must keep and return, and give both the traced one's
 // scratch registers.
-Native Pair::leave_unit() {
+Native Pair::call_unit() {
   const Registers before = plain_.registers();
   const uint64_t return_address = plain_.word(before.rsp);
   if (traced_.word(before.rsp) != return_address) return diverged("entering the unit");
@@ -253,6 +255,19 @@ Native Pair::leave_unit() {
   plain_.set_registers(traced);
   plain_.set_extended_state(traced_.extended_state());
   share_dead_stack();
+  return Native::kOk;
+}
+
+// Somewhere inside the unit: libc returns to a function of the unit that called it, or the unit's
+// start or end runs. Each process steps out of it on its own way.
+Native Pair::leave_unit() {
+  for (Tracee* tracee : {&traced_, &plain_}) {
+    for (uint64_t i = 0; plain_layout_.is_unit_code(tracee->ip()); ++i) {
+      if (i == kMaxUnitSteps || tracee->step().kind != StopKind::kStep) {
+        return diverged("stepping out of the unit, at " + Describe(*tracee, tracee->ip()));
+      }
+    }
+  }
   return Native::kOk;
 }
 

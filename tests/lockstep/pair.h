@@ -58,6 +58,7 @@ class Pair {
   EntryStop run_to_program_call(Tracee& tracee, const Layout& layout);
   Native system_call(uint64_t number);
   Native next_system_call(bool* breakpoint);
+  Native call_unit();
   Native leave_unit();
   Native diverged(const std::string& why);
   void mappings_changed();
