@@ -9,10 +9,10 @@
 namespace auxtrail::lockstep {
 namespace {
 
-// Of a kind with at least kFairShare of the executed instructions a kStartsOneIn-th of that share
-// of the windows must start there (steering usually gives more), and one at any rate.
+// A kind with at least this share of the executed instructions must have started kMinStarts
+// windows. Not more: a program may execute a kind in one short phase only.
 constexpr double kFairShare = 0.005;
-constexpr double kStartsOneIn = 20;
+constexpr uint64_t kMinStarts = 2;
 constexpr uint64_t kEnoughWindows = 200;
 
 }  // namespace
@@ -36,8 +36,7 @@ bool Coverage::is_rare(const Instruction& instruction) const {
 
 bool Coverage::lacks(const Counts& counts) const {
   const double share = static_cast<double>(counts.executed) / static_cast<double>(executed_);
-  const double wanted = std::max(1.0, share * static_cast<double>(started_) / kStartsOneIn);
-  return share >= kFairShare && static_cast<double>(counts.started) < wanted;
+  return share >= kFairShare && counts.started < kMinStarts;
 }
 
 bool Coverage::is_wanted(const Instruction& instruction) const {
