@@ -18,7 +18,8 @@ enum class TraceChoice : uint8_t {
 inline constexpr uint32_t kDefaultFrequencyHz = 999;
 inline constexpr uint32_t kDefaultAuxSampleBytes = 4096;   // as perf
 inline constexpr uint32_t kMaxAuxSampleBytes = 60 * 1024;  // as perf
-inline constexpr uint32_t kMinAuxSampleBytes = 64;         // an empty window alone takes 48
+// A window begins with a PSB+ and ends with a FUP; this leaves room for some branches between.
+inline constexpr uint32_t kMinAuxSampleBytes = 160;
 
 struct RecordOptions {
   std::string event = "task-clock:u";
