@@ -49,7 +49,7 @@ Finding sandbox() {
   const char* topic = "sandbox";
   if (!seccomp_enabled()) return {topic, State::kOk, "none (no seccomp filter)", ""};
   return {topic, State::kShortfall,
-          "a seccomp filter is on: the software trace unit leaves such programs alone",
+          "a seccomp filter is on: what it denies the trace unit goes without",
           "run the container with --security-opt seccomp=unconfined"};
 }
 

@@ -144,6 +144,11 @@ bool shadow_stack_enabled() {
 
 bool seccomp_enabled() { return own_status("Seccomp:").find('2') != std::string::npos; }
 
+unsigned seccomp_filters() {
+  const std::string text = own_status("Seccomp_filters:");
+  return static_cast<unsigned>(std::strtoul(text.c_str(), nullptr, 10));
+}
+
 bool cpu_has_flag(const std::string& flag) {
   std::istringstream words(cpuinfo_line("flags"));
   for (std::string word; words >> word;) {

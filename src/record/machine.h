@@ -41,6 +41,8 @@ int probe_executable_memory();
 bool shadow_stack_enabled();
 // Whether a seccomp filter restricts this process, as in most containers; children inherit it.
 bool seccomp_enabled();
+// How many filters restrict this process; 0 too on kernels that do not tell (before 5.9).
+unsigned seccomp_filters();
 // Whether the CPU has the flag, a word of /proc/cpuinfo such as "bmi2".
 bool cpu_has_flag(const std::string& flag);
 

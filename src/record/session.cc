@@ -72,8 +72,10 @@ Result<Prepared> prepare(const RecordOptions& options, const Command& command, c
   AUXTRAIL_TRY(check_trigger(plan));
   for (const std::string& text : plan.warnings) warn(text);
   AUXTRAIL_TRY(check_can_be_sampled(command));
-  if (seccomp_enabled()) {
-    warn("a seccomp filter is on: the trace unit may leave the program alone (auxtrail doctor)");
+  if (seccomp_enabled() && seccomp_filters() == 0) {
+    warn(
+        "a seccomp filter is on and the kernel does not tell how many: the trace unit leaves the "
+        "program alone");
   }
   AUXTRAIL_ASSIGN(const std::string unit, find_unit_library());
   AUXTRAIL_ASSIGN(perfdata::Writer writer, create_output(options.output, plan));

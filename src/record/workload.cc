@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "channel/layout.h"
+#include "record/machine.h"
 
 namespace auxtrail::record {
 namespace {
@@ -113,11 +114,13 @@ std::optional<int> Workload::try_wait() {
 std::vector<std::string> child_environment(const char* const* environment,
                                            const Workload::Environment& additions) {
   const std::string socket = std::string(channel::kSocketVariable) + "=";
+  const std::string filters = std::string(channel::kFiltersVariable) + "=";
   std::string preload = std::string(kPreload);
   std::vector<std::string> variables;
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     const std::string_view variable = *environment;
     if (variable.substr(0, socket.size()) == socket) continue;
+    if (variable.substr(0, filters.size()) == filters) continue;
     if (variable.substr(0, kPreload.size()) == kPreload) {
       preload = variable;
       continue;
@@ -127,6 +130,7 @@ std::vector<std::string> child_environment(const char* const* environment,
   if (preload.size() > kPreload.size()) preload += ':';
   variables.push_back(preload + additions.preload);
   variables.push_back(socket + additions.socket);
+  variables.push_back(filters + std::to_string(seccomp_filters()));
   return variables;
 }
 

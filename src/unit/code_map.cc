@@ -53,6 +53,7 @@ struct MapsLine {
   bool write = false;
   bool shared = false;
   bool vdso = false;
+  bool deleted = false;        // no file has this name any more: a memfd, a replaced library
   const char* path = nullptr;  // in the text given to parse()
 };
 
@@ -74,6 +75,18 @@ uint64_t decimal(const char*& at) {
   uint64_t value = 0;
   for (; *at >= '0' && *at <= '9'; ++at) value = value * 10 + static_cast<uint64_t>(*at - '0');
   return value;
+}
+
+bool ends_with(const char* text, const char* end) {
+  size_t length = 0;
+  size_t end_length = 0;
+  while (text[length] != 0) ++length;
+  while (end[end_length] != 0) ++end_length;
+  if (length < end_length) return false;
+  for (size_t i = 0; i < end_length; ++i) {
+    if (text[length - end_length + i] != end[i]) return false;
+  }
+  return true;
 }
 
 // "start-end rwxp offset major:minor inode   path"
@@ -106,6 +119,7 @@ MapsLine parse(const char* at) {
     }
   }
   if (*at == '/') line.path = at;
+  line.deleted = ends_with(at, " (deleted)");
   return line;
 }
 
@@ -131,7 +145,8 @@ bool CodeMap::refresh(bool initial, void (*gone)(const Segment&, void*), void* c
   LineReader reader(static_cast<int>(fd));
   while (const char* text = reader.next()) {
     const MapsLine line = parse(text);
-    const bool file_backed = line.inode != 0 && !line.shared;
+    const bool file_backed =
+        line.inode != 0 && !line.shared && line.path != nullptr && !line.deleted;
     if (!line.exec || line.write || !(file_backed || line.vdso)) continue;
     if (is_own_code(line)) {
       own_start_ = line.start;

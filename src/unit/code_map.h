@@ -1,10 +1,10 @@
 // CodeMap: which of the program's code may be translated.
 //
-// Only private, file-backed, executable and not writable mappings (and the vdso) are. Everything
-// else (JIT output, anonymous or shared memory) runs natively, because nobody tells us when it
-// changes. The mappings we do translate are watched: the interposed mmap family and dlclose call
-// forget() before the program changes one. A page that was ever made writable stays native for
-// good.
+// Only private, executable and not writable mappings of files that exist under their name (and the
+// vdso) are. Everything else (JIT output, anonymous or shared memory) runs natively, because nobody
+// tells us when it changes. The mappings we do translate are watched: the interposed mmap family
+// and dlclose call forget() before the program changes one. A page that was ever made writable
+// stays native for good.
 //
 // Not thread safe: callers hold the translator lock (see code_cache.h). No allocation;
 // async-signal-safe.

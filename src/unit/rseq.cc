@@ -45,6 +45,20 @@ bool load_bias(int fd, const Elf64_Ehdr& header, uint64_t start, uint64_t offset
   return false;
 }
 
+// Descriptors come as loaded data of whole descriptors: few sections do.
+bool is_data(const Elf64_Shdr& section) {
+  return (section.sh_flags & (SHF_ALLOC | SHF_EXECINSTR)) == SHF_ALLOC &&
+         section.sh_type == SHT_PROGBITS && section.sh_size != 0 &&
+         section.sh_size % sizeof(Descriptor) == 0;
+}
+
+bool is_named(int fd, const Elf64_Shdr& names, const Elf64_Shdr& section, const char* expected,
+              size_t bytes) {
+  char name[16];
+  return bytes <= sizeof name && read_at(fd, names.sh_offset + section.sh_name, name, bytes) &&
+         __builtin_memcmp(name, expected, bytes) == 0;
+}
+
 bool find_section(int fd, const Elf64_Ehdr& header, Elf64_Shdr* found) {
   static constexpr char kName[] = "__rseq_cs";
   Elf64_Shdr names;
@@ -52,15 +66,19 @@ bool find_section(int fd, const Elf64_Ehdr& header, Elf64_Shdr* found) {
   if (!read_at(fd, header.e_shoff + header.e_shstrndx * sizeof names, &names, sizeof names)) {
     return false;
   }
-  for (uint16_t i = 0; i < header.e_shnum; ++i) {
-    Elf64_Shdr section;
-    char name[sizeof kName];
-    if (!read_at(fd, header.e_shoff + i * sizeof section, &section, sizeof section)) return false;
-    if ((section.sh_flags & SHF_ALLOC) == 0 || section.sh_type != SHT_PROGBITS) continue;
-    if (!read_at(fd, names.sh_offset + section.sh_name, name, sizeof name)) continue;
-    if (__builtin_memcmp(name, kName, sizeof kName) != 0) continue;
-    *found = section;
-    return true;
+  constexpr uint16_t kBlock = 16;
+  for (uint16_t first = 0; first < header.e_shnum; first = static_cast<uint16_t>(first + kBlock)) {
+    Elf64_Shdr sections[kBlock];
+    const auto left = static_cast<uint16_t>(header.e_shnum - first);
+    const uint16_t count = left < kBlock ? left : kBlock;
+    if (!read_at(fd, header.e_shoff + first * sizeof names, sections, count * sizeof names)) {
+      return false;
+    }
+    for (uint16_t i = 0; i < count; ++i) {
+      if (!is_data(sections[i]) || !is_named(fd, names, sections[i], kName, sizeof kName)) continue;
+      *found = sections[i];
+      return true;
+    }
   }
   return false;
 }

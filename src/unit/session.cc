@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -63,6 +64,12 @@ int create_memory(size_t bytes, std::byte** memory) {
   if (sys::is_error(fd)) return -1;
   const int memfd = static_cast<int>(fd);
   void* mapped = nullptr;
+  rlimit limit{};  // beyond it the program would get SIGXFSZ for our file
+  (void)sys::call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, sys::arg(&limit));
+  if (limit.rlim_cur < bytes) {
+    sys::close(memfd);
+    return -1;
+  }
   if (!sys::is_error(sys::call(SYS_ftruncate, fd, static_cast<long>(bytes))) &&
       !sys::is_error(sys::call(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))) {
     mapped = sys::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd);
@@ -140,6 +147,9 @@ bool start_on(int fd) {
   hello.trigger = trigger.kind;
   hello.trigger_errno = trigger.kernel_errno;
   hello.timer_hz = trigger.timer_hz;
+  if (trigger.timer_hz != 0) {
+    window_config.period = window_config.period_ns = 1000000000 / trigger.timer_hz;
+  }
   const int descriptors[2] = {memfd, trigger.fd};
   const bool sent = send_hello(fd, hello, descriptors, trigger.fd >= 0 ? 2 : 1);
   sys::close(memfd);

@@ -30,13 +30,22 @@ bool shadow_stack_on() {
 }
 
 struct ProcessStatus {
-  bool traced = false;     // by a debugger or strace, which would be shown our trigger's SIGTRAPs
-  bool sandboxed = false;  // by a seccomp filter that may kill for a system call of ours
+  bool traced = false;  // by a debugger or strace, which would be shown our trigger's SIGTRAPs
+  bool sandboxed =
+      false;  // by a seccomp filter of its own, which may kill for a system call of ours
 };
 
-bool field_is_set(const char* text, const char* name) {
+// The number behind "NAME:\t" in /proc/self/status, 0 if it is not there.
+unsigned long status_field(const char* text, const char* name) {
   const char* field = strstr(text, name);
-  return field != nullptr && field[strlen(name)] != '0';
+  return field == nullptr ? 0 : strtoul(field + strlen(name), nullptr, 10);
+}
+
+bool is_sandboxed(const char* status) {
+  if (status_field(status, "Seccomp:\t") == 0) return false;
+  const char* inherited = getenv(channel::kFiltersVariable);
+  const unsigned long expected = inherited == nullptr ? 0 : strtoul(inherited, nullptr, 10);
+  return status_field(status, "Seccomp_filters:\t") != expected || expected == 0;
 }
 
 ProcessStatus read_status() {
@@ -47,7 +56,7 @@ ProcessStatus read_status() {
   const long got = sys::call(SYS_read, fd, sys::arg(text), sizeof text - 1);
   sys::close(static_cast<int>(fd));
   text[got > 0 ? got : 0] = 0;
-  return {field_is_set(text, "TracerPid:\t"), field_is_set(text, "Seccomp:\t")};
+  return {status_field(text, "TracerPid:\t") != 0, is_sandboxed(text)};
 }
 
 // AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks

@@ -30,11 +30,13 @@ PROGRAMS = [
     *(_program(name) for name in (
         "alt_stack", "blocked_signals", "cancel", "clear_env", "coroutines", "crash", "deep_recursion",
         "descriptors", "exceptions_deep", "exit_order", "flags_state", "float_state", "fork_heavy",
-        "fork_threads", "identity", "interpreter", "jit", "lock_contention", "memory_limit", "no_eintr",
+        "fork_threads", "identity", "interpreter", "jit", "lock_contention", "no_eintr",
         "odd_branches", "own_fault", "own_segv", "own_step", "own_trap", "raw_clone", "red_zone",
         "rseq_counter", "self_patch", "setjmp_loops", "siglongjmp_out", "signal_storm",
         "small_stacks", "spawn", "thread_signals", "threads_thousands", "timers", "vdso_calls")),
     _program("sandbox", samples=False),
+    # It leaves the unit no memory, so there is nothing to sample with.
+    _program("memory_limit", samples=False),
     _program("dlopen_loop", *_PLUGINS),
     _program("tls_library", "{programs}/tls_plugin.so"),
     # Died by a signal, seen by the recorder itself.
