@@ -9,12 +9,12 @@
 #   auxtrail_benchmark(NAME SOURCES ... [DEPS ...])               a Google Benchmark program
 #   auxtrail_fuzzer(NAME SOURCES ... [DEPS ...])                  a libFuzzer target, built with AUXTRAIL_FUZZERS
 
-# No vector registers. clang 14 cannot compile <atomic> with -mgeneral-regs-only (it has inline functions that take
+# No vector registers, and no calls of libc functions that use them: compilers make strlen() out of a loop. clang 14 cannot compile <atomic> with -mgeneral-regs-only (it has inline functions that take
 # floating point), so it gets the flags that keep it from using them on its own.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  set(AUXTRAIL_NO_VECTOR -mno-sse -mno-mmx -mno-implicit-float)
+  set(AUXTRAIL_NO_VECTOR -mno-sse -mno-mmx -mno-implicit-float -fno-builtin)
 else()
-  set(AUXTRAIL_NO_VECTOR -mgeneral-regs-only)
+  set(AUXTRAIL_NO_VECTOR -mgeneral-regs-only -fno-builtin -fno-tree-loop-distribute-patterns)
 endif()
 
 add_library(auxtrail_options INTERFACE)

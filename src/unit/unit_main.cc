@@ -61,7 +61,20 @@ ProcessStatus read_status() {
 
 // AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks
 // for sampling under a debugger all the same.
+// Valgrind takes every signal itself and does not know the trigger's. The sequence is its documented question
+// RUNNING_ON_VALGRIND; on a real processor it does nothing.
+bool runs_on_valgrind() {
+  volatile uint64_t question[6] = {0x1001, 0, 0, 0, 0, 0};
+  uint64_t answer = 0;
+  asm volatile("rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
+               : "+d"(answer)
+               : "a"(&question[0])
+               : "cc", "memory");
+  return answer != 0;
+}
+
 bool must_not_sample() {
+  if (runs_on_valgrind()) return true;
   const ProcessStatus status = read_status();
   if (status.sandboxed || shadow_stack_on() || address_space_is_limited()) return true;
   if (!status.traced) return false;
