@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "unit/sys.h"
+
 namespace auxtrail::unit {
 
 inline uint64_t now_ns() {
@@ -16,7 +18,7 @@ inline uint64_t now_ns() {
 
 inline uint64_t thread_cpu_ns() {
   timespec now{};
-  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  (void)sys::call(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, sys::arg(&now));
   return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
 }
 

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "unit/clock.h"
+#include "unit/session.h"
 #include "unit/sys.h"
 #include "unit/tls_offsets.h"
 #include "unit/translator.h"
@@ -254,6 +255,9 @@ void CodeCache::reread_map() {
     static_cast<CodeCache*>(cache)->drop_segment(segment);
   };
   (void)map_.refresh(false, drop_gone, this);
+  if (session.memory != nullptr) {
+    session.header()->maps_changed.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 bool CodeCache::look_for_new_code() {

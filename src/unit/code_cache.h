@@ -64,7 +64,10 @@ class CodeCache {
   bool try_lock();
   void lock();  // waits; only for the program's normal flow, never in a handler
   void unlock();
-  void reset_lock_after_fork() { __atomic_store_n(&lock_, 0u, __ATOMIC_RELEASE); }
+  void reset_lock_after_fork() {
+    __atomic_store_n(&lock_, 0u, __ATOMIC_RELEASE);
+    suspended_ = 0;
+  }
 
   CodeMap& map() { return map_; }
 
@@ -84,6 +87,10 @@ class CodeCache {
 
   // Around a dlclose: code loaded later than the unit is dropped and stays native until the last
   // resume.
+  // While a change of mappings is under way the map is not read anew: it would show what is about
+  // to change.
+  void begin_change() { ++suspended_; }
+  void end_change() { --suspended_; }
   void suspend_loaded_code();
   void resume_loaded_code();
   // Looks for executable mappings that appeared since the last look; at most a small share of time

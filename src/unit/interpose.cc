@@ -20,6 +20,7 @@
 #include "unit/signals.h"
 #include "unit/small_stacks.h"
 #include "unit/sys.h"
+#include "unit/thread_state.h"
 #include "unit/trigger.h"
 
 namespace auxtrail::unit {
@@ -43,14 +44,60 @@ long with_errno(long result) {
 constexpr uint64_t page_down(uint64_t address) { return address & ~uint64_t{4095}; }
 constexpr uint64_t page_up(uint64_t address) { return (address + 4095) & ~uint64_t{4095}; }
 
+// Holds the cache's lock in the program's normal flow, with all signals blocked: a handler that
+// came here too would wait for itself, and one that left by siglongjmp would take the lock along.
+class CacheLock {
+ public:
+  CacheLock() {
+    const uint64_t all = ~uint64_t{0};
+    (void)sys::call(SYS_rt_sigprocmask, SIG_SETMASK, sys::arg(&all), sys::arg(&old_mask_), 8);
+    code_cache.lock();
+  }
+  ~CacheLock() {
+    code_cache.unlock();
+    (void)sys::call(SYS_rt_sigprocmask, SIG_SETMASK, sys::arg(&old_mask_), 0, 8);
+  }
+  CacheLock(const CacheLock&) = delete;
+  CacheLock& operator=(const CacheLock&) = delete;
+
+ private:
+  uint64_t old_mask_ = 0;
+};
+
 // The program is about to replace, remove or write to [start, end).
-void before_change(uint64_t start, uint64_t end, bool becomes_writable) {
-  if (!handlers_installed() || !code_cache.map().overlaps(start, end)) return;
-  code_cache.lock();
+void drop_translations(uint64_t start, uint64_t end, bool becomes_writable) {
+  if (!code_cache.map().overlaps(start, end)) return;
   if (becomes_writable) code_cache.map().mark_patched(start, end);
   code_cache.drop(start, end);
-  code_cache.unlock();
 }
+void before_change(uint64_t start, uint64_t end, bool becomes_writable) {
+  if (!handlers_installed()) return;
+  const CacheLock lock;
+  drop_translations(start, end, becomes_writable);
+}
+
+// A change of mappings: translations go before it, and nothing is looked at anew until it is done.
+class MappingChange {
+ public:
+  MappingChange(void* address, size_t bytes, bool becomes_writable)
+      : watched_(handlers_installed()) {
+    if (!watched_) return;
+    const auto start = reinterpret_cast<uint64_t>(address);
+    const CacheLock lock;
+    drop_translations(page_down(start), page_up(start + bytes), becomes_writable);
+    code_cache.begin_change();
+  }
+  ~MappingChange() {
+    if (!watched_) return;
+    const CacheLock lock;
+    code_cache.end_change();
+  }
+  MappingChange(const MappingChange&) = delete;
+  MappingChange& operator=(const MappingChange&) = delete;
+
+ private:
+  bool watched_;
+};
 
 void before_mprotect(void* address, size_t bytes, int protection) {
   const auto start = reinterpret_cast<uint64_t>(address);
@@ -62,9 +109,13 @@ void before_munmap(void* address, size_t bytes) {
 }
 
 void* map_pages(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
-  if ((flags & MAP_FIXED) != 0) before_munmap(address, bytes);
-  return reinterpret_cast<void*>(with_errno(sys::call(
-      SYS_mmap, sys::arg(address), static_cast<long>(bytes), protection, flags, fd, offset)));
+  const auto map = [&] {
+    return reinterpret_cast<void*>(with_errno(sys::call(
+        SYS_mmap, sys::arg(address), static_cast<long>(bytes), protection, flags, fd, offset)));
+  };
+  if ((flags & MAP_FIXED) == 0) return map();  // replaces nothing
+  const MappingChange change(address, bytes, false);
+  return map();
 }
 
 KernelAction to_kernel(const struct sigaction& action) {
@@ -120,10 +171,12 @@ sighandler_t system_v_handler(int signal, sighandler_t handler) {
 struct ThreadStart {
   void* (*function)(void*);
   void* argument;
+  uint32_t trap_blocked;  // inherited, like the mask it stands for
 };
 void* start_thread(void* given) {
   const ThreadStart start = *static_cast<ThreadStart*>(given);
   free(given);
+  tls_block.trap_blocked = start.trap_blocked;
   trigger_start_thread();
   return start.function(start.argument);
 }
@@ -141,7 +194,7 @@ void resolve_interposed() {
 
 extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(long number, long a,
                                                                               long b, long c,
-                                                                              long d) {
+                                                                              long d, long e) {
   switch (number) {
     case SYS_mmap:
       if ((d & MAP_FIXED) != 0) before_munmap(reinterpret_cast<void*>(a), static_cast<size_t>(b));
@@ -151,6 +204,8 @@ extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(lo
       break;
     case SYS_mremap:
       before_munmap(reinterpret_cast<void*>(a), static_cast<size_t>(b));
+      if ((d & MREMAP_FIXED) != 0)
+        before_munmap(reinterpret_cast<void*>(e), static_cast<size_t>(c));
       break;
     case SYS_seccomp:
       session_stop();
@@ -203,17 +258,17 @@ AUXTRAIL_EXPORT void* mmap64(void* address, size_t bytes, int protection, int fl
   return map_pages(address, bytes, protection, flags, fd, offset);
 }
 AUXTRAIL_EXPORT int munmap(void* address, size_t bytes) noexcept {
-  before_munmap(address, bytes);
+  const MappingChange change(address, bytes, false);
   return static_cast<int>(
       with_errno(sys::call(SYS_munmap, sys::arg(address), static_cast<long>(bytes))));
 }
 AUXTRAIL_EXPORT int mprotect(void* address, size_t bytes, int protection) noexcept {
-  before_mprotect(address, bytes, protection);
+  const MappingChange change(address, bytes, (protection & PROT_WRITE) != 0);
   return static_cast<int>(
       with_errno(sys::call(SYS_mprotect, sys::arg(address), static_cast<long>(bytes), protection)));
 }
 AUXTRAIL_EXPORT int pkey_mprotect(void* address, size_t bytes, int protection, int key) noexcept {
-  before_mprotect(address, bytes, protection);
+  const MappingChange change(address, bytes, (protection & PROT_WRITE) != 0);
   return static_cast<int>(
       with_errno(sys::call(key == -1 ? SYS_mprotect : SYS_pkey_mprotect, sys::arg(address),
                            static_cast<long>(bytes), protection, key)));
@@ -228,7 +283,7 @@ AUXTRAIL_EXPORT void* mremap(void* address, size_t old_bytes, size_t new_bytes, 
     va_end(arguments);
     before_munmap(target, new_bytes);
   }
-  before_munmap(address, old_bytes);
+  const MappingChange change(address, old_bytes, false);
   return reinterpret_cast<void*>(
       with_errno(sys::call(SYS_mremap, sys::arg(address), static_cast<long>(old_bytes),
                            static_cast<long>(new_bytes), flags, sys::arg(target))));
@@ -238,13 +293,13 @@ AUXTRAIL_EXPORT void* mremap(void* address, size_t old_bytes, size_t new_bytes, 
 // that was loaded later than the unit is forgotten first; what stays is translated anew.
 AUXTRAIL_EXPORT int dlclose(void* handle) noexcept {
   if (!handlers_installed()) return real_dlclose(handle);
-  code_cache.lock();
-  code_cache.suspend_loaded_code();
-  code_cache.unlock();
+  {
+    const CacheLock lock;
+    code_cache.suspend_loaded_code();
+  }
   const int result = real_dlclose(handle);
-  code_cache.lock();
+  const CacheLock lock;
   code_cache.resume_loaded_code();
-  code_cache.unlock();
   return result;
 }
 
@@ -268,10 +323,12 @@ AUXTRAIL_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attr
     roomier = *attr;
     if (pthread_attr_setstacksize(&roomier, stack_bytes) == 0) attr = &roomier;
   }
-  if (!trigger_is_timer()) return real_pthread_create(thread, attr, function, argument);
+  if (!trigger_is_timer() && tls_block.trap_blocked == 0) {
+    return real_pthread_create(thread, attr, function, argument);
+  }
   auto* start = static_cast<ThreadStart*>(malloc(sizeof(ThreadStart)));
   if (start == nullptr) return real_pthread_create(thread, attr, function, argument);
-  *start = {function, argument};
+  *start = {function, argument, tls_block.trap_blocked};
   const int result = real_pthread_create(thread, attr, &start_thread, start);
   if (result != 0) free(start);
   return result;

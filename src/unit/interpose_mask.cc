@@ -49,7 +49,7 @@ int change_mask(int how, const sigset_t* set, sigset_t* old) {
   const long result = sys::call(SYS_rt_sigprocmask, how, set != nullptr ? sys::arg(&told) : 0,
                                 sys::arg(&before), 8);
   if (sys::is_error(result)) return static_cast<int>(-result);
-  if (watch && set != nullptr) {
+  if (watch && set != nullptr && is_own_process()) {
     const bool named = (wanted & kTrapBit) != 0;
     if (how == SIG_SETMASK) tls_block.trap_blocked = named ? 1 : 0;
     if (how == SIG_BLOCK && named) tls_block.trap_blocked = 1;

@@ -24,8 +24,8 @@ rlim_t shifted(rlim_t value, int64_t by) {
 uint64_t added_bytes = 0;  // to the limits the program set
 
 int change_limit(int pid, int resource, const rlimit* limit, rlimit* old) {
-  const bool ours =
-      handlers_installed() && is_memory_limit(resource) && (pid == 0 || pid == sys::getpid());
+  const bool ours = handlers_installed() && is_own_process() && is_memory_limit(resource) &&
+                    (pid == 0 || pid == sys::getpid());
   rlimit wider{};
   const auto before = static_cast<int64_t>(added_bytes);
   if (ours && limit != nullptr) {

@@ -74,7 +74,10 @@ void on_overflow(ucontext_t& context, bool deferred) {
   const uint64_t done = auxtrail_call_on_stack(
       thread, &context, reinterpret_cast<void*>(&begin_on_own_stack), thread->stack_top);
   if (done == 0) count(counters, Reason::kInvalidated);  // abort_translation()
-  if (tls_block.state == UnitState::kTranslating) tls_block.state = UnitState::kIdle;
+  if (tls_block.state == UnitState::kTranslating) {
+    tls_block.state = UnitState::kIdle;
+    replay_held_signals(*thread);
+  }
 }
 
 }  // namespace auxtrail::unit

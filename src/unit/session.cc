@@ -184,6 +184,8 @@ Thread* map_thread() {
 bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot) {
   const SessionConfig& config = session.config;
   thread.slot = slot;
+  thread.held_signals = 0;
+  thread.holds_lock = false;
   thread.pt.windowed = true;
   const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
   const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;
@@ -215,7 +217,7 @@ bool session_start(const char* socket_path) {
 }
 
 void session_stop() {
-  if (session.memory == nullptr || session.stopped) return;
+  if (session.memory == nullptr || session.stopped || !is_own_process()) return;
   session.stopped = true;
   constexpr int kMilliseconds = 100;
   auto& requested = session.header()->stop_requested;

@@ -27,6 +27,7 @@ constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
 KernelAction program_action[kWatchedCount];
 uint32_t action_lock;
 bool installed;
+int owner_pid;
 
 size_t index_of(int signal) {
   for (size_t i = 0; i < kWatchedCount; ++i) {
@@ -125,14 +126,7 @@ void end_window(Thread& thread, EndRequest request) {
   (void)auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&end_on_own_stack),
                                thread.stack_top);
   // Signals that somebody sent while the window was open come now, at the program's own position.
-  for (size_t i = 0; i < kWatchedCount; ++i) {
-    if ((thread.held_signals & bit(kWatched[i])) == 0) continue;
-    siginfo_t info;
-    __builtin_memcpy(&info, thread.held_info[i], sizeof info);
-    (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), kWatched[i],
-                    sys::arg(&info));
-  }
-  thread.held_signals = 0;
+  replay_held_signals(thread);
 }
 
 // A signal arrived while the thread was in translated code or in the unit. True if it is dealt
@@ -213,13 +207,13 @@ extern "C" __attribute__((visibility("hidden"))) void* auxtrail_route_signal(int
   }
   if (handle_in_unit(signal, *info, *context)) return nullptr;
   if (signal == SIGTRAP && tls_block.trap_blocked != 0) {
-    if (info->si_code > 0) {  // an instruction's own trap while blocked kills
-      default_action(signal, *info, *context);
-    } else {
+    // An instruction's own trap while blocked would kill. But the belief may be stale (siglongjmp
+    // restores masks without telling us), so it goes to the program's handler, if there is one.
+    if (info->si_code <= 0) {
       __builtin_memcpy(tls_block.trap_info, info, sizeof tls_block.trap_info);
       tls_block.trap_pending = 1;
+      return nullptr;
     }
-    return nullptr;
   }
   return deliver_to_program(signal, *info, *context);
 }
@@ -227,6 +221,24 @@ extern "C" __attribute__((visibility("hidden"))) void* auxtrail_route_signal(int
 bool is_watched_signal(int signal) { return index_of(signal) != kWatchedCount; }
 
 bool handlers_installed() { return installed; }
+
+bool is_own_process() { return sys::getpid() == owner_pid; }
+
+void signals_after_fork() {
+  owner_pid = sys::getpid();
+  __atomic_store_n(&action_lock, 0u, __ATOMIC_RELEASE);
+}
+
+void replay_held_signals(Thread& thread) {
+  for (size_t i = 0; i < kWatchedCount; ++i) {
+    if ((thread.held_signals & bit(kWatched[i])) == 0) continue;
+    siginfo_t info;
+    __builtin_memcpy(&info, thread.held_info[i], sizeof info);
+    (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), kWatched[i],
+                    sys::arg(&info));
+  }
+  thread.held_signals = 0;
+}
 
 int install_handlers() {
   const ActionLock lock;
@@ -239,6 +251,7 @@ int install_handlers() {
     const long result = kernel_sigaction(kWatched[i], &action, nullptr);
     if (sys::is_error(result)) return static_cast<int>(-result);
   }
+  owner_pid = sys::getpid();
   installed = true;
   return 0;
 }
@@ -248,8 +261,8 @@ void exchange_action(int signal, const KernelAction* action, KernelAction* old) 
   KernelAction& mine = program_action[index_of(signal)];
   if (old != nullptr) *old = mine;
   if (action == nullptr) return;
-  mine = *action;
-  const KernelAction told = effective(signal, mine);
+  if (is_own_process()) mine = *action;
+  const KernelAction told = effective(signal, *action);
   (void)kernel_sigaction(signal, &told, nullptr);
 }
 

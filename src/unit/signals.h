@@ -29,6 +29,17 @@ bool is_watched_signal(int signal);
 // errno.
 int install_handlers();
 bool handlers_installed();
+// Whether the calling process is the one the unit works for. A vfork child shares all of the unit's
+// memory but has a signal table, limits and system call filters of its own: what it changes must
+// not be noted down.
+bool is_own_process();
+// In a forked child, single threaded: the process is the child now, and no lock is held by anybody.
+void signals_after_fork();
+
+struct Thread;
+// Sends the signals again that arrived while the thread was in the unit. For when it is about to
+// run natively.
+void replay_held_signals(Thread& thread);
 
 // Exchanges the program's disposition of a watched signal. Thread safe and async-signal-safe. Null
 // pointers as in sigaction(2).

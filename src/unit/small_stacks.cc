@@ -59,7 +59,7 @@ bool keeps_trigger_off(uint64_t action_flags) {
 
 int change_other_action(int signal, const struct sigaction* action, struct sigaction* old,
                         SigactionFunction* real) {
-  const bool known = handlers_installed() && signal > 0 && signal < kSignals;
+  const bool known = handlers_installed() && signal > 0 && signal < kSignals && is_own_process();
   if (!known) return real(signal, action, old);
   const bool had_added = trap_added[signal];
   struct sigaction mine;
@@ -90,7 +90,7 @@ AUXTRAIL_EXPORT int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
     return -1;
   }
   const bool on = stack != nullptr && (stack->ss_flags & SS_DISABLE) == 0;
-  if (on && handlers_installed() && stack->ss_size < kSmallAlternateStack) {
+  if (on && handlers_installed() && is_own_process() && stack->ss_size < kSmallAlternateStack) {
     see_small_alternate_stack();
   }
   return 0;

@@ -41,11 +41,11 @@ unsigned long status_field(const char* text, const char* name) {
   return field == nullptr ? 0 : strtoul(field + strlen(name), nullptr, 10);
 }
 
+unsigned long recorder_filters = 0;  // the recorder's own, from its variable
+
 bool is_sandboxed(const char* status) {
   if (status_field(status, "Seccomp:\t") == 0) return false;
-  const char* inherited = getenv(channel::kFiltersVariable);
-  const unsigned long expected = inherited == nullptr ? 0 : strtoul(inherited, nullptr, 10);
-  return status_field(status, "Seccomp_filters:\t") != expected || expected == 0;
+  return status_field(status, "Seccomp_filters:\t") != recorder_filters || recorder_filters == 0;
 }
 
 ProcessStatus read_status() {
@@ -61,15 +61,16 @@ ProcessStatus read_status() {
 
 // AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks
 // for sampling under a debugger all the same.
-// Valgrind takes every signal itself and does not know the trigger's. The sequence is its documented question
-// RUNNING_ON_VALGRIND; on a real processor it does nothing.
+// Valgrind takes every signal itself and does not know the trigger's. The sequence is its
+// documented question RUNNING_ON_VALGRIND; on a real processor it does nothing.
 bool runs_on_valgrind() {
   volatile uint64_t question[6] = {0x1001, 0, 0, 0, 0, 0};
   uint64_t answer = 0;
-  asm volatile("rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
-               : "+d"(answer)
-               : "a"(&question[0])
-               : "cc", "memory");
+  asm volatile(
+      "rolq $3, %%rdi; rolq $13, %%rdi; rolq $61, %%rdi; rolq $51, %%rdi; xchgq %%rbx, %%rbx"
+      : "+d"(answer)
+      : "a"(&question[0])
+      : "cc", "memory");
   return answer != 0;
 }
 
@@ -100,6 +101,7 @@ void after_fork_in_child() {
   const bool follow = session.config.inherit_children != 0 && session.config.magic != 0;
   tls_block = {};
   tls_block.trap_blocked = trap_blocked;
+  signals_after_fork();
   code_cache.reset_lock_after_fork();
   trigger_forget();
   session_forget();
@@ -107,7 +109,11 @@ void after_fork_in_child() {
 }
 
 __attribute__((constructor)) void start() {
-  if (!remember_socket_path() || must_not_sample()) return;
+  if (!remember_socket_path()) return;
+  if (const char* filters = getenv(channel::kFiltersVariable); filters != nullptr) {
+    recorder_filters = strtoul(filters, nullptr, 10);
+  }
+  if (must_not_sample()) return;
   resolve_interposed();
   if (install_handlers() != 0) return;
   (void)pthread_atfork(nullptr, nullptr, &after_fork_in_child);

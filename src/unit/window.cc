@@ -35,14 +35,19 @@ struct TickRate {
   uint64_t ns0 = 0;
   uint64_t per_us = 2000;  // until known
 
+  // Threads may call this at once and be preempted between their two clocks: what makes no sense is
+  // left out.
   void observe(uint64_t ticks_now, uint64_t ns_now) {
-    if (ns0 == 0) {
+    const uint64_t first_ns = __atomic_load_n(&ns0, __ATOMIC_ACQUIRE);
+    if (first_ns == 0) {
       ticks0 = ticks_now;
-      ns0 = ns_now;
+      __atomic_store_n(&ns0, ns_now, __ATOMIC_RELEASE);
       return;
     }
-    const uint64_t us = (ns_now - ns0) / 1000;
-    if (us > 500) per_us = (ticks_now - ticks0) / us;
+    if (ns_now <= first_ns || ticks_now <= ticks0) return;
+    const uint64_t us = (ns_now - first_ns) / 1000;
+    const uint64_t rate_now = us > 500 ? (ticks_now - ticks0) / us : 0;
+    if (rate_now != 0) per_us = rate_now;
   }
 };
 TickRate rate;
