@@ -18,6 +18,9 @@ enum class TraceChoice : uint8_t {
 inline constexpr uint32_t kDefaultFrequencyHz = 999;
 inline constexpr uint32_t kDefaultAuxSampleBytes = 4096;   // as perf
 inline constexpr uint32_t kMaxAuxSampleBytes = 60 * 1024;  // as perf
+// What the software trace unit can serve: a signal and a window take tens of microseconds, and a
+// program that overflows faster than that would stand still.
+inline constexpr uint64_t kMaxUnitRateHz = 20000;
 // A window begins with a PSB+ and ends with a FUP; this leaves room for some branches between.
 inline constexpr uint32_t kMinAuxSampleBytes = 160;
 

@@ -68,7 +68,8 @@ struct Prepared {
 };
 
 Result<Prepared> prepare(const RecordOptions& options, const Command& command, const Warn& warn) {
-  AUXTRAIL_ASSIGN(SessionPlan plan, plan_session(options, find_intel_pt(), max_sample_rate_hz()));
+  AUXTRAIL_ASSIGN(SessionPlan plan, plan_session(options, find_intel_pt(),
+                                                 std::min(max_sample_rate_hz(), kMaxUnitRateHz)));
   AUXTRAIL_TRY(check_trigger(plan));
   for (const std::string& text : plan.warnings) warn(text);
   AUXTRAIL_TRY(check_can_be_sampled(command));

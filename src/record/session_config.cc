@@ -108,6 +108,16 @@ uint64_t choose_frequency(const RecordOptions& options, uint64_t max_rate_hz,
   return max_rate_hz;
 }
 
+// -c of a clock is a time, and the same limit holds for it as for -F.
+void limit_period(channel::SessionConfig& config, std::vector<std::string>& warnings) {
+  constexpr uint64_t kShortestNs = 1000000000 / kMaxUnitRateHz;
+  if (config.trigger.freq != 0 || !is_clock(config.trigger)) return;
+  if (config.trigger.sample_period >= kShortestNs) return;
+  warnings.push_back(fmt::format("-c {} is more often than the trace unit can serve; using {} ns",
+                                 config.trigger.sample_period, kShortestNs));
+  config.trigger.sample_period = config.sampler.sample_period = kShortestNs;
+}
+
 }  // namespace
 
 Result<SessionPlan> plan_session(const RecordOptions& options, const IntelPt& intel_pt,
@@ -133,6 +143,7 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const IntelPt& in
   config.leader = leader_attr(intel_pt);
   set_rate(config.trigger, options, frequency_hz);
   set_rate(config.sampler, options, frequency_hz);
+  limit_period(config, plan.warnings);
   config.sampler_id = kSamplerId;
   config.leader_id = kLeaderId;
   config.data_pages = options.data_pages;

@@ -46,11 +46,11 @@ TEST(SessionConfig, Defaults) {
 TEST(SessionConfig, PeriodWinsOverFrequency) {
   RecordOptions options;
   options.frequency_hz = 5000;
-  options.period = 12345;
+  options.period = 123456;
   const auto plan = plan_session(options, kNoPt, kMaxHz);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->config.trigger.freq, 0U);
-  EXPECT_EQ(plan->config.trigger.sample_period, 12345U);
+  EXPECT_EQ(plan->config.trigger.sample_period, 123456U);
 }
 
 TEST(SessionConfig, FrequencyIsThrottledWithAWarning) {
@@ -73,6 +73,18 @@ TEST(SessionConfig, NoInheritSamplesOneThread) {
   EXPECT_EQ(plan->config.trigger.inherit, 0U);
   EXPECT_EQ(plan->config.trigger.inherit_thread, 0U);  // the kernel refuses it without inherit
   EXPECT_EQ(plan->config.inherit_children, 0U);
+}
+
+TEST(SessionConfig, AClocksPeriodIsNoShorterThanTheUnitCanServe) {
+  RecordOptions options;
+  options.period = 1;
+  const auto plan = plan_session(options, kNoPt, kMaxHz);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->config.trigger.sample_period, 1000000000 / kMaxUnitRateHz);
+  EXPECT_EQ(plan->config.sampler.sample_period, 1000000000 / kMaxUnitRateHz);
+  EXPECT_EQ(plan->warnings.size(), 1U);
+  options.event = "page-faults:u";  // no time: every fault may be wanted
+  EXPECT_EQ(plan_session(options, kNoPt, kMaxHz)->config.trigger.sample_period, 1U);
 }
 
 TEST(SessionConfig, RefusesSizesThatCannotWork) {
