@@ -101,12 +101,14 @@ TEST(SyntheticSideBand, TellsWhatProcTells) {
 }
 
 TEST(Workload, ExtendsTheEnvironment) {
-  const char* variables[] = {"A=1", "LD_PRELOAD=/x.so", "AUXTRAIL_SOCKET=/old", nullptr};
+  const char* variables[] = {"A=1", "LD_PRELOAD=/x.so", "AUXTRAIL_SOCKET=/old",
+                             "AUXTRAIL_SECCOMP_FILTERS=99", nullptr};
   const auto extended = child_environment(variables, {"/unit.so", "/socket"});
-  const std::set<std::string> expected = {"A=1", "LD_PRELOAD=/x.so:/unit.so",
-                                          "AUXTRAIL_SOCKET=/socket"};
+  const std::set<std::string> expected = {
+      "A=1", "LD_PRELOAD=/x.so:/unit.so", "AUXTRAIL_SOCKET=/socket",
+      "AUXTRAIL_SECCOMP_FILTERS=" + std::to_string(seccomp_filters())};
   EXPECT_EQ(std::set<std::string>(extended.begin(), extended.end()), expected);
-  EXPECT_EQ(extended.size(), 3U);
+  EXPECT_EQ(extended.size(), 4U);
 }
 
 TEST(Workload, ReportsAFailedExec) {

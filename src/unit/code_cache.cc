@@ -47,7 +47,7 @@ void prefault(uint8_t* needed_to, uint8_t** prefaulted, uint8_t* limit) {
 
 bool CodeCache::ensure_ready() {
   if (ready_ || failed_) return ready_;
-  ready_ = init() && map_.refresh(true, nullptr, nullptr);
+  ready_ = init() && map_.refresh(nullptr, nullptr);
   failed_ = !ready_;
   return ready_;
 }
@@ -254,7 +254,7 @@ void CodeCache::reread_map() {
   const auto drop_gone = [](const Segment& segment, void* cache) {
     static_cast<CodeCache*>(cache)->drop_segment(segment);
   };
-  (void)map_.refresh(false, drop_gone, this);
+  (void)map_.refresh(drop_gone, this);
   if (session.memory != nullptr) {
     session.header()->maps_changed.fetch_add(1, std::memory_order_relaxed);
   }

@@ -137,7 +137,7 @@ bool is_own_code(const MapsLine& line) {
 
 }  // namespace
 
-bool CodeMap::refresh(bool initial, void (*gone)(const Segment&, void*), void* closure) {
+bool CodeMap::refresh(void (*gone)(const Segment&, void*), void* closure) {
   const long fd =
       sys::call(SYS_openat, AT_FDCWD, sys::arg("/proc/self/maps"), O_RDONLY | O_CLOEXEC);
   if (sys::is_error(fd)) return false;
@@ -154,10 +154,11 @@ bool CodeMap::refresh(bool initial, void (*gone)(const Segment&, void*), void* c
       continue;
     }
     const uint64_t key = identity(line);
-    if (line.path != nullptr && !knows(line.start, line.end, key)) {
-      rseq_add_module(line.path, line.start, line.offset);
+    if (line.path != nullptr && !knows(line.start, line.end, key) &&
+        !rseq_add_module(line.path, line.start, line.offset, key)) {
+      continue;
     }
-    add_without_patched(line.start, line.end, key, initial);
+    add_without_patched(line.start, line.end, key);
   }
   sys::close(static_cast<int>(fd));
 
@@ -173,7 +174,9 @@ bool CodeMap::refresh(bool initial, void (*gone)(const Segment&, void*), void* c
         kept = true;
       }
     }
-    if (!kept && gone != nullptr) gone(old, closure);
+    if (kept) continue;
+    if (!has_part_of(old)) rseq_forget(old.start, old.end, old.inode_key);
+    if (gone != nullptr) gone(old, closure);
   }
   for (size_t j = 0; j < next_count_; ++j) segments_[j] = next_[j];
   count_ = next_count_;
@@ -188,21 +191,43 @@ bool CodeMap::knows(uint64_t start, uint64_t end, uint64_t key) const {
   return false;
 }
 
-void CodeMap::add_without_patched(uint64_t start, uint64_t end, uint64_t key, bool initial) {
+void CodeMap::add_without_patched(uint64_t start, uint64_t end, uint64_t key) {
   if (patched_overflow_) return;
   for (size_t i = 0; i < patched_count_; ++i) {
     const Range& hole = patched_[i];
     if (hole.end <= start || hole.start >= end) continue;
-    if (hole.start > start) add_without_patched(start, hole.start, key, initial);
-    if (hole.end < end) add_without_patched(hole.end, end, key, initial);
+    if (hole.start > start) add_without_patched(start, hole.start, key);
+    if (hole.end < end) add_without_patched(hole.end, end, key);
     return;
   }
-  add(start, end, key, initial);
+  add(start, end, key);
 }
 
-void CodeMap::add(uint64_t start, uint64_t end, uint64_t key, bool initial) {
+// Of a segment with a patched page the rest is listed on its own.
+bool CodeMap::has_part_of(const Segment& old) const {
+  for (size_t j = 0; j < next_count_; ++j) {
+    const Segment& fresh = next_[j];
+    if (fresh.inode_key == old.inode_key && fresh.start >= old.start && fresh.end <= old.end) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void CodeMap::note_initial(uint64_t start, uint64_t end) {
+  if (initial_count_ < kMaxInitial) initial_[initial_count_++] = {start, end};
+}
+
+bool CodeMap::is_initial(uint64_t start) const {
+  for (size_t i = 0; i < initial_count_; ++i) {
+    if (start >= initial_[i].start && start < initial_[i].end) return true;
+  }
+  return false;
+}
+
+void CodeMap::add(uint64_t start, uint64_t end, uint64_t key) {
   if (next_count_ == kMaxSegments) return;  // what is not listed runs natively
-  next_[next_count_++] = {start, end, key, kNoArena, SegmentState::kWatched, initial};
+  next_[next_count_++] = {start, end, key, kNoArena, SegmentState::kWatched, is_initial(start)};
 }
 
 Segment* CodeMap::find(uint64_t pc) {

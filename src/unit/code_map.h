@@ -3,8 +3,8 @@
 // Only private, executable and not writable mappings of files that exist under their name (and the
 // vdso) are. Everything else (JIT output, anonymous or shared memory) runs natively, because nobody
 // tells us when it changes. The mappings we do translate are watched: the interposed mmap family
-// and dlclose call forget() before the program changes one. A page that was ever made writable
-// stays native for good.
+// and dlclose call CodeCache::drop() before the program changes one. A page that was ever made
+// writable stays native for good.
 //
 // Not thread safe: callers hold the translator lock (see code_cache.h). No allocation;
 // async-signal-safe.
@@ -24,7 +24,7 @@ struct Segment {
                        // different segment
   uint32_t arena;      // index of the code arena that reaches this segment, or kNoArena
   SegmentState state;
-  bool initial;  // there since the unit started
+  bool initial;  // loaded when the unit started
 };
 
 class CodeMap {
@@ -32,11 +32,15 @@ class CodeMap {
   static constexpr uint32_t kNoArena = ~0u;
   static constexpr size_t kMaxSegments = 1024;
   static constexpr size_t kMaxPatched = 128;
+  static constexpr size_t kMaxInitial = 256;
 
   // Reads /proc/self/maps anew (and the restartable sequences of code that is new, see rseq.h).
-  // Segments that vanished or changed become kGone and are reported to `gone` (may be null) so that
+  // Segments that vanished or changed are reported to `gone` (may be null) so that
   // their translations can be dropped. False if the file can't be read.
-  bool refresh(bool initial, void (*gone)(const Segment&, void*), void* closure);
+  bool refresh(void (*gone)(const Segment&, void*), void* closure);
+
+  // Code in [start, end) was there when the unit started: no dlclose removes it.
+  void note_initial(uint64_t start, uint64_t end);
 
   // The watched segment that holds `pc`, or null.
   Segment* find(uint64_t pc);
@@ -60,8 +64,10 @@ class CodeMap {
     uint64_t end;
   };
   [[nodiscard]] bool knows(uint64_t start, uint64_t end, uint64_t key) const;
-  void add(uint64_t start, uint64_t end, uint64_t key, bool initial);
-  void add_without_patched(uint64_t start, uint64_t end, uint64_t key, bool initial);
+  [[nodiscard]] bool has_part_of(const Segment& old) const;
+  [[nodiscard]] bool is_initial(uint64_t start) const;
+  void add(uint64_t start, uint64_t end, uint64_t key);
+  void add_without_patched(uint64_t start, uint64_t end, uint64_t key);
 
   Segment segments_[kMaxSegments];
   size_t count_ = 0;
@@ -69,6 +75,8 @@ class CodeMap {
   size_t next_count_ = 0;
   Range patched_[kMaxPatched];
   size_t patched_count_ = 0;
+  Range initial_[kMaxInitial];
+  size_t initial_count_ = 0;
   uint64_t own_start_ = 0;
   uint64_t own_end_ = 0;
   bool patched_overflow_ =

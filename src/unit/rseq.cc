@@ -13,6 +13,7 @@ struct Sequence {
   uint64_t start;
   uint64_t end;
   uint64_t abort;
+  uint64_t key;  // of the module
 };
 // What the ABI calls struct rseq_cs.
 struct Descriptor {
@@ -85,7 +86,7 @@ bool find_section(int fd, const Elf64_Ehdr& header, Elf64_Shdr* found) {
 
 // The descriptors are read from memory, where their addresses are relocated, through the kernel:
 // the section may be unmapped at any time.
-void add_descriptors(uint64_t address, uint64_t bytes) {
+bool add_descriptors(uint64_t address, uint64_t bytes, uint64_t key) {
   for (uint64_t at = address; at + sizeof(Descriptor) <= address + bytes;
        at += sizeof(Descriptor)) {
     Descriptor descriptor;
@@ -95,20 +96,23 @@ void add_descriptors(uint64_t address, uint64_t bytes) {
     } to{&descriptor, sizeof descriptor}, from{reinterpret_cast<void*>(at), sizeof descriptor};
     if (sys::call(SYS_process_vm_readv, sys::getpid(), sys::arg(&to), 1, sys::arg(&from), 1) !=
         sizeof descriptor) {
-      return;
+      return true;
     }
-    if (descriptor.start_ip == 0 || sequence_count == kMaxSequences) continue;
+    if (descriptor.start_ip == 0) continue;
+    if (sequence_count == kMaxSequences) return false;
     sequences[sequence_count++] = {descriptor.start_ip,
                                    descriptor.start_ip + descriptor.post_commit_offset,
-                                   descriptor.abort_ip};
+                                   descriptor.abort_ip, key};
   }
+  return true;
 }
 
 }  // namespace
 
-void rseq_add_module(const char* path, uint64_t start, uint64_t offset) {
+bool rseq_add_module(const char* path, uint64_t start, uint64_t offset, uint64_t key) {
+  bool all = true;
   const long opened = sys::call(SYS_openat, AT_FDCWD, sys::arg(path), O_RDONLY | O_CLOEXEC);
-  if (sys::is_error(opened)) return;
+  if (sys::is_error(opened)) return true;
   const int fd = static_cast<int>(opened);
   Elf64_Ehdr header;
   Elf64_Shdr section;
@@ -117,9 +121,19 @@ void rseq_add_module(const char* path, uint64_t start, uint64_t offset) {
       __builtin_memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
       header.e_ident[EI_CLASS] == ELFCLASS64 && find_section(fd, header, &section) &&
       load_bias(fd, header, start, offset, &bias)) {
-    add_descriptors(section.sh_addr + bias, section.sh_size);
+    all = add_descriptors(section.sh_addr + bias, section.sh_size, key);
   }
   sys::close(fd);
+  return all;
+}
+
+void rseq_forget(uint64_t start, uint64_t end, uint64_t key) {
+  size_t kept = 0;
+  for (size_t i = 0; i < sequence_count; ++i) {
+    const Sequence& one = sequences[i];
+    if (one.key != key || one.start < start || one.start >= end) sequences[kept++] = one;
+  }
+  sequence_count = kept;
 }
 
 uint64_t rseq_abort_of(uint64_t pc) {

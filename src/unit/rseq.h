@@ -22,7 +22,11 @@ namespace auxtrail::unit {
 // Notes the restartable sequences of an ELF file whose executable segment with file offset `offset`
 // is mapped at `start`: the descriptors in its section __rseq_cs. Needs the translator lock;
 // async-signal-safe.
-void rseq_add_module(const char* path, uint64_t start, uint64_t offset);
+// False if there are more than can be remembered: such code must not be translated.
+// `key` names the module for rseq_forget().
+bool rseq_add_module(const char* path, uint64_t start, uint64_t offset, uint64_t key);
+// The module `key` is no longer mapped in [start, end).
+void rseq_forget(uint64_t start, uint64_t end, uint64_t key);
 
 // The abort handler of the sequence that holds `pc`, 0 if it is in none.
 uint64_t rseq_abort_of(uint64_t pc);

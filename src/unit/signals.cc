@@ -267,9 +267,13 @@ void exchange_action(int signal, const KernelAction* action, KernelAction* old) 
 }
 
 bool handlers_in_place() {
-  KernelAction now;
-  (void)kernel_sigaction(SIGSEGV, nullptr, &now);
-  return now.handler == reinterpret_cast<void*>(&auxtrail_signal_entry) || is_ignored(now);
+  for (const int signal : kWatched) {
+    KernelAction now;
+    (void)kernel_sigaction(signal, nullptr, &now);
+    const bool ours = now.handler == reinterpret_cast<void*>(&auxtrail_signal_entry);
+    if (!ours && !is_ignored(now)) return false;
+  }
+  return true;
 }
 
 }  // namespace auxtrail::unit

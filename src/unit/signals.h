@@ -45,7 +45,8 @@ void replay_held_signals(Thread& thread);
 // pointers as in sigaction(2).
 void exchange_action(int signal, const KernelAction* action, KernelAction* old);
 
-// Whether the kernel still has our entry for SIGSEGV: a program may go around sigaction().
+// Whether the kernel still has our entry for the watched signals: a program may go around
+// sigaction().
 bool handlers_in_place();
 
 // Marks the signals of our trigger: perf_event_attr.sig_data, or sigval of the timers.

@@ -4,6 +4,7 @@
 // anything is missing, the library does nothing at all and the program runs as if it were not
 // there.
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,16 @@ void after_fork_in_child() {
   if (follow && !session.stopped && !must_not_sample()) (void)session_start(socket_path);
 }
 
+int note_module(dl_phdr_info* module, size_t, void*) {
+  for (int i = 0; i < module->dlpi_phnum; ++i) {
+    const Elf64_Phdr& segment = module->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
+    const uint64_t start = module->dlpi_addr + segment.p_vaddr;
+    code_cache.map().note_initial(start & ~uint64_t{4095}, start + segment.p_memsz);
+  }
+  return 0;
+}
+
 __attribute__((constructor)) void start() {
   if (!remember_socket_path()) return;
   if (const char* filters = getenv(channel::kFiltersVariable); filters != nullptr) {
@@ -115,6 +126,7 @@ __attribute__((constructor)) void start() {
   }
   if (must_not_sample()) return;
   resolve_interposed();
+  (void)dl_iterate_phdr(&note_module, nullptr);
   if (install_handlers() != 0) return;
   (void)pthread_atfork(nullptr, nullptr, &after_fork_in_child);
   (void)session_start(socket_path);
