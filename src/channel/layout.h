@@ -44,8 +44,8 @@ inline constexpr uint32_t kStopDone = 2;       // by the recorder
 
 // The environment variable that names the recorder's socket (a path), set by the recorder.
 inline constexpr char kSocketVariable[] = "AUXTRAIL_SOCKET";
-// And the one with the number of seccomp filters on the recorder itself (a container's): a process with more has put
-// itself into a sandbox and is left alone.
+// And the one with the number of seccomp filters on the recorder itself (a container's): a process
+// with more has put itself into a sandbox and is left alone.
 inline constexpr char kFiltersVariable[] = "AUXTRAIL_SECCOMP_FILTERS";
 
 // Why a window ended before its AUX sample was full, or why none was opened. Counted per slot.

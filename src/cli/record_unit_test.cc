@@ -131,7 +131,7 @@ TEST_F(RecordUnit, ThreadTimersWhereKernelEventsAreDenied) {
   append(command, loop("200000"));
   const Ended ended = run_program(command, run_options);
   EXPECT_EQ(ended.exit_status(), 0) << ended.err;
-  
+
   EXPECT_THAT(ended.err, HasSubstr("thread timers at "));
   EXPECT_THAT(ended.err, HasSubstr("because perf_event_open: EACCES"));
   const FileFacts facts = read_facts(folder_.path("perf.data"));
