@@ -66,7 +66,6 @@ enum class Reason : uint32_t {
   kInvalidated,       // mappings changed under the window
   kBusyUnit,          // the overflow arrived while the unit itself was working
   kForeignThread,     // a thread without thread-local storage of its own (raw clone)
-  kShadowStack,       // CET shadow stacks are on
   kSingleStep,        // the program is being single-stepped (trap flag)
   kHandlersReplaced,  // the program replaced our fault handlers behind our back
   kCount

@@ -9,10 +9,10 @@
 namespace auxtrail::channel {
 
 inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {
-    "full",           "syscall",          "cold code", "time budget",    "untranslatable",
-    "foreign code",   "patched code",     "rseq",      "fault",          "cache full",
-    "cache busy",     "invalidated",      "busy unit", "foreign thread", "shadow stack",
-    "single-stepped", "handlers replaced"};
+    "full",           "syscall",        "cold code",      "time budget",
+    "untranslatable", "foreign code",   "patched code",   "rseq",
+    "fault",          "cache full",     "cache busy",     "invalidated",
+    "busy unit",      "foreign thread", "single-stepped", "handlers replaced"};
 
 constexpr std::string_view name(Reason reason) {
   const auto index = static_cast<size_t>(reason);

@@ -156,7 +156,8 @@ void expect_same_payload(const Packet& ours, const pt_packet& theirs) {
     case PacketKind::kPwre:
       EXPECT_EQ(ours.payload, p.pwre.state);
       EXPECT_EQ(ours.extra, p.pwre.sub_state);
-      // Not compared: libipt takes the HW flag from bit 3 of the third byte, SDM and perf from bit 7.
+      // Not compared: libipt takes the HW flag from bit 3 of the third byte, SDM and perf from
+      // bit 7.
       break;
     case PacketKind::kPwrx:
       EXPECT_EQ(ours.payload, p.pwrx.last);

@@ -24,7 +24,6 @@ class PacketWriter {
   explicit PacketWriter(uint8_t* buffer) : at_(buffer), start_(buffer) {}
 
   [[nodiscard]] size_t size_bytes() const { return static_cast<size_t>(at_ - start_); }
-  [[nodiscard]] uint8_t* position() const { return at_; }
 
   void psb() {
     for (int i = 0; i < 8; ++i) put16(0x8202);
@@ -57,7 +56,6 @@ class PacketWriter {
       pending_count_ = 0;
     }
   }
-  [[nodiscard]] uint32_t pending_bits() const { return pending_count_; }
 
   // The packets that make a window decodable on its own: a PSB+ that says "tracing is off", then
   // TIP.PGE at the window's first instruction.

@@ -86,10 +86,11 @@ std::string windows_line(const UnitTotals& units) {
 std::string processes_line(const Summary& summary) {
   std::vector<std::string> parts;
   if (summary.coverage && summary.coverage->missed != 0) {
-    parts.push_back(fmt::format(
-        "not sampled: {} of {} program starts (static, setuid, other "
-        "machine, sandboxed, debugged, under a memory or file size limit, cleared environment)",
-        summary.coverage->missed, summary.coverage->images));
+    parts.push_back(
+        fmt::format("not sampled: {} of {} program starts (static, setuid, other "
+                    "machine, sandboxed, debugged, with shadow stacks, under a memory or file size "
+                    "limit, cleared environment)",
+                    summary.coverage->missed, summary.coverage->images));
   }
   if (!summary.coverage && summary.processes == 0) {
     parts.emplace_back("not sampled: no trace unit connected");

@@ -75,11 +75,6 @@ class Emitter {
     const auto value = static_cast<uint32_t>(target - (field + 4));
     __atomic_store_n(reinterpret_cast<uint32_t*>(field), value, __ATOMIC_RELEASE);
   }
-  static const uint8_t* rel32_target(const uint8_t* field) {
-    int32_t value;
-    __builtin_memcpy(&value, field, sizeof value);
-    return field + 4 + value;
-  }
   // Pads with nops until `skip` bytes from here is 4-byte aligned: a rel32 there can be patched
   // atomically.
   void align_field(size_t skip) {

@@ -17,6 +17,7 @@
 #include "unit/export.h"
 #include "unit/libc_function.h"
 #include "unit/session.h"
+#include "unit/signal_set.h"
 #include "unit/signals.h"
 #include "unit/small_stacks.h"
 #include "unit/sys.h"
@@ -49,8 +50,8 @@ constexpr uint64_t page_up(uint64_t address) { return (address + 4095) & ~uint64
 class CacheLock {
  public:
   CacheLock() {
-    const uint64_t all = ~uint64_t{0};
-    (void)sys::call(SYS_rt_sigprocmask, SIG_SETMASK, sys::arg(&all), sys::arg(&old_mask_), 8);
+    (void)sys::call(SYS_rt_sigprocmask, SIG_SETMASK, sys::arg(&kAllSignals), sys::arg(&old_mask_),
+                    8);
     code_cache.lock();
   }
   ~CacheLock() {
@@ -157,11 +158,9 @@ int change_action(int signal, const struct sigaction* action, struct sigaction* 
   return 0;
 }
 
-uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
-
 sighandler_t bsd_handler(int signal, sighandler_t handler) {
   if (!ours(signal) || handler == SIG_ERR) return real_signal(signal, handler);
-  return set_simple_handler(signal, handler, SA_RESTART, bit(signal));
+  return set_simple_handler(signal, handler, SA_RESTART, signal_bit(signal));
 }
 sighandler_t system_v_handler(int signal, sighandler_t handler) {
   if (!ours(signal) || handler == SIG_ERR) return real_sysv_signal(signal, handler);

@@ -8,6 +8,7 @@
 #include "unit/export.h"
 #include "unit/interpose.h"
 #include "unit/libc_function.h"
+#include "unit/signal_set.h"
 #include "unit/signals.h"
 #include "unit/small_stacks.h"
 #include "unit/sys.h"
@@ -16,7 +17,7 @@
 namespace auxtrail::unit {
 namespace {
 
-constexpr uint64_t kTrapBit = uint64_t{1} << (SIGTRAP - 1);
+constexpr uint64_t kTrapBit = signal_bit(SIGTRAP);
 constexpr uint64_t kLibcSignals = uint64_t{3} << 31;  // SIGCANCEL and SIGSETXID are libc's own
 
 uint64_t bits_of(const sigset_t& set) { return *reinterpret_cast<const uint64_t*>(&set); }

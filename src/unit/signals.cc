@@ -5,6 +5,7 @@
 
 #include "unit/code_cache.h"
 #include "unit/overflow.h"
+#include "unit/signal_set.h"
 #include "unit/small_stacks.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
@@ -20,9 +21,6 @@ constexpr int kWatched[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
 constexpr size_t kWatchedCount = sizeof kWatched / sizeof kWatched[0];
 constexpr uint64_t kRestorer = 0x04000000;  // SA_RESTORER
 constexpr int kTrapPerf = 6;                // TRAP_PERF
-constexpr uint64_t kAllSignals = ~uint64_t{0};
-
-constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
 
 KernelAction program_action[kWatchedCount];
 uint32_t action_lock;
@@ -68,8 +66,8 @@ KernelAction effective(int signal, const KernelAction& wish) {
   // All but the watched signals wait while we work; the program's own mask is set before its
   // handler runs.
   action.mask = kAllSignals;
-  for (const int watched : kWatched) action.mask &= ~bit(watched);
-  action.mask |= bit(signal);
+  for (const int watched : kWatched) action.mask &= ~signal_bit(watched);
+  action.mask |= signal_bit(signal);
   return action;
 }
 
@@ -136,7 +134,7 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   if (thread == nullptr || tls_block.state == UnitState::kIdle) return false;
   const uint64_t ip = instruction_pointer(context);
   if (info.si_code <= 0) {  // sent by somebody, not raised by an instruction: keep it for later
-    thread->held_signals |= bit(signal);
+    thread->held_signals |= signal_bit(signal);
     __builtin_memcpy(thread->held_info[index_of(signal)], &info, sizeof info);
     return true;
   }
@@ -174,7 +172,7 @@ void default_action(int signal, siginfo_t& info, ucontext_t& context) {
   if (info.si_code > 0 && signal != SIGTRAP) return;  // the instruction faults again
   (void)set_mask(kAllSignals);
   (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), signal, sys::arg(&info));
-  reinterpret_cast<uint64_t&>(context.uc_sigmask) &= ~bit(signal);
+  reinterpret_cast<uint64_t&>(context.uc_sigmask) &= ~signal_bit(signal);
 }
 
 // The program's own signal: returns its handler, or null if there is nothing to call.
@@ -190,8 +188,8 @@ void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
     exchange_action(signal, &reset, nullptr);
   }
   uint64_t mask = reinterpret_cast<uint64_t&>(context.uc_sigmask) | action.mask;
-  if ((action.flags & SA_NODEFER) == 0) mask |= bit(signal);
-  if (keeps_trigger_off(action.flags)) mask |= bit(SIGTRAP);
+  if ((action.flags & SA_NODEFER) == 0) mask |= signal_bit(signal);
+  if (keeps_trigger_off(action.flags)) mask |= signal_bit(SIGTRAP);
   (void)set_mask(mask);
   return action.handler;
 }
@@ -231,7 +229,7 @@ void signals_after_fork() {
 
 void replay_held_signals(Thread& thread) {
   for (size_t i = 0; i < kWatchedCount; ++i) {
-    if ((thread.held_signals & bit(kWatched[i])) == 0) continue;
+    if ((thread.held_signals & signal_bit(kWatched[i])) == 0) continue;
     siginfo_t info;
     __builtin_memcpy(&info, thread.held_info[i], sizeof info);
     (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), kWatched[i],

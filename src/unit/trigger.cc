@@ -66,6 +66,4 @@ void trigger_close() { timer_period_ns = 0; }
 
 bool trigger_is_timer() { return timer_period_ns != 0; }
 
-void trigger_forget() { timer_period_ns = 0; }
-
 }  // namespace auxtrail::unit

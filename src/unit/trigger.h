@@ -21,10 +21,9 @@ struct OpenTrigger {
 // timers, trigger_start_thread() must run in each new thread.
 OpenTrigger trigger_open(const perf_event_attr& attr);
 void trigger_start_thread();
+// Starts no more timers: the process is not sampled (any more, or not yet in a forked child).
 void trigger_close();
 // Whether new threads need trigger_start_thread().
 bool trigger_is_timer();
-// A forked child has no timers of its own yet.
-void trigger_forget();
 
 }  // namespace auxtrail::unit

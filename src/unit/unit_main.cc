@@ -104,7 +104,7 @@ void after_fork_in_child() {
   tls_block.trap_blocked = trap_blocked;
   signals_after_fork();
   code_cache.reset_lock_after_fork();
-  trigger_forget();
+  trigger_close();  // timers are not inherited
   session_forget();
   if (follow && !session.stopped && !must_not_sample()) (void)session_start(socket_path);
 }

@@ -5,6 +5,7 @@
 
 #include "unit/clock.h"
 #include "unit/rseq.h"
+#include "unit/signal_set.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
 
@@ -24,10 +25,9 @@ constexpr size_t kMinChunkEntries = 8;
 
 constexpr uint64_t kMaxTranslationUs = 30;
 
-constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
 // Blocked during a window: all but those that an instruction of the window itself can raise.
-constexpr uint64_t kWindowMask =
-    ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS));
+constexpr uint64_t kWindowMask = ~(signal_bit(SIGSEGV) | signal_bit(SIGBUS) | signal_bit(SIGFPE) |
+                                   signal_bit(SIGILL) | signal_bit(SIGTRAP) | signal_bit(SIGSYS));
 
 // Time goes by TSC ticks; the rate is learnt from the first overflow on.
 struct TickRate {
