@@ -36,7 +36,7 @@ enum Lead : uint8_t {
   kEscape,       // 0f and the vector prefixes: the last lead
 };
 
-constexpr Table<Lead, 256> makeLeads() {
+constexpr Table<Lead, 256> make_leads() {
   Table<Lead, 256> leads{};
   for (unsigned i = 0x40; i < 0x50; ++i) leads[i] = kRex;
   for (const unsigned i : {0x26, 0x2E, 0x36, 0x3E}) leads[i] = kNullSegment;
@@ -48,14 +48,14 @@ constexpr Table<Lead, 256> makeLeads() {
   leads[0xF2] = leads[0xF3] = kRepeat;
   return leads;
 }
-constexpr Table<Lead, 256> kLeads = makeLeads();
+constexpr Table<Lead, 256> kLeads = make_leads();
 
 // The size of every kind of immediate, by REX.W, operand size 16 and "ModRM.reg is 0 or 1".
-constexpr unsigned immContext(bool wide, bool operand_size_16) {
+constexpr unsigned context_of_imm(bool wide, bool operand_size_16) {
   return static_cast<unsigned>(wide) | static_cast<unsigned>(operand_size_16) << 1;  // and kLowReg
 }
 
-constexpr uint8_t immSize(Imm imm, bool wide, bool operand_size_16, bool low_reg) {
+constexpr uint8_t size_of_imm(Imm imm, bool wide, bool operand_size_16, bool low_reg) {
   const uint8_t z = operand_size_16 ? 2 : 4;
   switch (imm) {
     case Imm::k8:
@@ -83,18 +83,18 @@ constexpr uint8_t immSize(Imm imm, bool wide, bool operand_size_16, bool low_reg
   }
 }
 
-constexpr auto makeImmSizes() {
+constexpr auto make_imm_sizes() {
   Table<Table<uint8_t, 8>, static_cast<size_t>(Imm::kCount)> sizes{};
   for (size_t kind = 0; kind < sizes.size(); ++kind) {
     for (unsigned i = 0; i < 8; ++i) {
-      sizes[kind][i] = immSize(static_cast<Imm>(kind), i & 1, i & 2, i & kLowReg);
+      sizes[kind][i] = size_of_imm(static_cast<Imm>(kind), i & 1, i & 2, i & kLowReg);
     }
   }
   return sizes;
 }
-constexpr auto kImmSizes = makeImmSizes();
+constexpr auto kImmSizes = make_imm_sizes();
 
-constexpr bool isNearBranch(InsnClass cls) {
+constexpr bool is_near_branch(InsnClass cls) {
   return cls >= InsnClass::kCondJump && cls <= InsnClass::kReturn;
 }
 
@@ -104,7 +104,7 @@ uint32_t load32(const uint8_t* p) {
 }
 
 // The branch displacement at `code`, 0 for other immediates. Four bytes are read; no branches.
-[[gnu::always_inline]] inline int32_t relativeTarget(Imm kind, const uint8_t* code) {
+[[gnu::always_inline]] inline int32_t relative_target(Imm kind, const uint8_t* code) {
   const uint32_t is8 = kind == Imm::kRel8 ? 1 : 0;
   const uint32_t is32 = kind == Imm::kRel32 ? 1 : 0;
   const uint32_t shift = is8 * 24;
@@ -113,7 +113,7 @@ uint32_t load32(const uint8_t* p) {
 }
 
 // Immediates that decide more than the length. `code` is at the immediate.
-[[gnu::noinline]] bool rareImmediate(Imm imm, const uint8_t* code, Insn& insn) {
+[[gnu::noinline]] bool rare_immediate(Imm imm, const uint8_t* code, Insn& insn) {
   switch (imm) {
     case Imm::kReturn16:
       insn.return_pop = static_cast<uint16_t>(code[0] | code[1] << 8);
@@ -133,44 +133,44 @@ uint32_t load32(const uint8_t* p) {
 
 // Decodes what follows the opcode; `code` is there, `offset` bytes into the instruction. False if
 // invalid. Inlined twice: with most prefixes known to be absent, and in general.
-[[gnu::always_inline]] inline bool decodeLegacy(const uint8_t* code, unsigned offset,
-                                                Prefixes prefixes, unsigned map, unsigned opcode,
-                                                unsigned pp, Insn& insn) {
+[[gnu::always_inline]] inline bool decode_legacy(const uint8_t* code, unsigned offset,
+                                                 Prefixes prefixes, unsigned map, unsigned opcode,
+                                                 unsigned pp, Insn& insn) {
   const Form form = kLegacyForms[map][opcode * 4 + pp];
   const uint8_t modrm = code[0];
   const unsigned reg = (modrm >> 3) & 7;
-  const ModrmInfo parts = readModrm(code, form.modrm);
+  const ModrmInfo parts = read_modrm(code, form.modrm);
   const InsnClass cls = kShapes[form.shape].cls[parts.class_index];
   const bool wide = (prefixes.rex & 8) != 0;
   const bool operand_size_16 = prefixes.operand_size_16 && !wide;
-  const unsigned context = parts.imm_context | immContext(wide, operand_size_16);
+  const unsigned context = parts.imm_context | context_of_imm(wide, operand_size_16);
   const unsigned imm_size = kImmSizes[static_cast<size_t>(form.imm)][context];
   if (cls == InsnClass::kInvalid) return false;
   if (prefixes.lock && (modrm >= 0xC0 || !((form.lock_regs >> reg) & 1))) return false;
-  if (operand_size_16 && isNearBranch(cls)) return false;
+  if (operand_size_16 && is_near_branch(cls)) return false;
   insn.cls = cls;
   insn.map = static_cast<uint8_t>(map);
   insn.opcode = static_cast<uint8_t>(opcode);
   insn.operand_size_16 = operand_size_16;
-  setParts(insn, prefixes, form.modrm, offset, parts, imm_size);
+  set_parts(insn, prefixes, form.modrm, offset, parts, imm_size);
   const uint8_t* imm = code + parts.size_bytes;
-  insn.relative = relativeTarget(form.imm, imm);
-  return form.imm < kFirstRareImm || rareImmediate(form.imm, imm, insn);
+  insn.relative = relative_target(form.imm, imm);
+  return form.imm < kFirstRareImm || rare_immediate(form.imm, imm, insn);
 }
 
 // No prefix but REX, one-byte map or 0f. False also for whatever else there is: prefixes, 0f 38, 0f
 // 3a and the vector prefixes are undefined as opcodes.
-bool decodeCommon(const uint8_t* code, Insn& insn) {
+bool decode_common(const uint8_t* code, Insn& insn) {
   const unsigned rex = (code[0] & 0xF0) == 0x40 ? 1 : 0;
   const uint8_t* p = code + rex;
   const unsigned map = p[0] == 0x0F ? 1 : 0;
   const unsigned opcode = p[map];
   const Prefixes prefixes{.rex = static_cast<uint8_t>(code[0] & (0u - rex))};
-  return decodeLegacy(p + 1 + map, rex + 1 + map, prefixes, map, opcode, 0, insn);
+  return decode_legacy(p + 1 + map, rex + 1 + map, prefixes, map, opcode, 0, insn);
 }
 
 // Notes one prefix other than REX; false if it contradicts an earlier one.
-bool addPrefix(Lead lead, uint8_t byte, Prefixes& prefixes) {
+bool add_prefix(Lead lead, uint8_t byte, Prefixes& prefixes) {
   prefixes.rex = 0;  // a REX that is not the last prefix has no effect
   switch (lead) {
     case kOperandSize:
@@ -196,21 +196,21 @@ bool addPrefix(Lead lead, uint8_t byte, Prefixes& prefixes) {
 }
 
 // Reads the leads; returns the offset of the opcode or escape, or kMaxLength if there is none.
-unsigned readPrefixes(const uint8_t* code, Prefixes& prefixes) {
+unsigned read_prefixes(const uint8_t* code, Prefixes& prefixes) {
   for (unsigned offset = 0; offset <= kMaxPrefixes; ++offset) {
     const uint8_t byte = code[offset];
     const Lead lead = kLeads[byte];
     if (lead == kOpcode || lead == kEscape) return offset;
     if (lead == kRex) {
       prefixes.rex = byte;
-    } else if (!addPrefix(lead, byte, prefixes)) {
+    } else if (!add_prefix(lead, byte, prefixes)) {
       break;
     }
   }
   return kMaxLength;
 }
 
-bool isVectorPrefix(const uint8_t* code) {
+bool is_vector_prefix(const uint8_t* code) {
   switch (code[0]) {
     case 0x62:
     case 0xC4:
@@ -223,11 +223,11 @@ bool isVectorPrefix(const uint8_t* code) {
   }
 }
 
-[[gnu::noinline]] bool decodeGeneral(const uint8_t* code, Insn& insn) {
+[[gnu::noinline]] bool decode_general(const uint8_t* code, Insn& insn) {
   Prefixes prefixes;
-  unsigned offset = readPrefixes(code, prefixes);
+  unsigned offset = read_prefixes(code, prefixes);
   if (offset == kMaxLength) return false;
-  if (isVectorPrefix(code + offset)) return decodeVector(code + offset, offset, prefixes, insn);
+  if (is_vector_prefix(code + offset)) return decode_vector(code + offset, offset, prefixes, insn);
   unsigned map = 0;
   unsigned opcode = code[offset++];
   if (opcode == 0x0F) {
@@ -238,11 +238,11 @@ bool isVectorPrefix(const uint8_t* code) {
   const unsigned pp = prefixes.repeat == 0xF3   ? 2
                       : prefixes.repeat == 0xF2 ? 3
                                                 : (prefixes.operand_size_16 ? 1 : 0);
-  return decodeLegacy(code + offset, offset, prefixes, map, opcode, pp, insn);
+  return decode_legacy(code + offset, offset, prefixes, map, opcode, pp, insn);
 }
 
 // A plain loop could be compiled to a call of memcpy, which this layer does not have.
-void copyPadded(uint8_t (&to)[kSlack], const uint8_t* from, size_t size_bytes) {
+void copy_padded(uint8_t (&to)[kSlack], const uint8_t* from, size_t size_bytes) {
   for (size_t i = 0; i < kSlack; ++i) {
     to[i] = i < size_bytes ? from[i] : 0;
     asm volatile("" : : "r"(to + i) : "memory");
@@ -254,12 +254,12 @@ void copyPadded(uint8_t (&to)[kSlack], const uint8_t* from, size_t size_bytes) {
 Insn decode(const uint8_t* code, size_t size_bytes) {
   uint8_t padded[kSlack];
   if (size_bytes < kSlack) [[unlikely]] {
-    copyPadded(padded, code, size_bytes);
+    copy_padded(padded, code, size_bytes);
     code = padded;
   }
   const size_t limit = size_bytes < kMaxLength ? size_bytes : kMaxLength;
   Insn insn;
-  if (!(decodeCommon(code, insn) || decodeGeneral(code, insn)) || insn.length > limit)
+  if (!(decode_common(code, insn) || decode_general(code, insn)) || insn.length > limit)
     insn = Insn{};
   return insn;
 }

@@ -12,7 +12,7 @@ namespace {
 const Code& subject() {
   static const Code code = [] {
     Code largest;
-    for (Code& section : executableSections("/usr/bin/python3")) {
+    for (Code& section : executable_sections("/usr/bin/python3")) {
       if (section.size() > largest.size()) largest = std::move(section);
     }
     return largest;
@@ -21,7 +21,7 @@ const Code& subject() {
 }
 
 template <typename Length>
-void sweep(benchmark::State& state, Length lengthAt) {
+void sweep(benchmark::State& state, Length length_at) {
   const Code& code = subject();
   if (code.empty()) {
     state.SkipWithError("no program to decode found");
@@ -30,7 +30,7 @@ void sweep(benchmark::State& state, Length lengthAt) {
   int64_t instructions = 0;
   for (auto _ : state) {
     for (size_t at = 0; at < code.size(); ++instructions) {
-      const size_t length = lengthAt(code.data() + at, code.size() - at);
+      const size_t length = length_at(code.data() + at, code.size() - at);
       at += length != 0 ? length : 1;
     }
   }

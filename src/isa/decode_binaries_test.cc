@@ -3,7 +3,7 @@
 //
 // Hand-written assembly keeps tables between functions, so a sweep also walks through data and
 // "finds" nonsense there. Such places give themselves away by undecodable bytes nearby; a refusal
-// there is counted apart. Instructions left out on purpose (isLeftOut) are counted apart as well.
+// there is counted apart. Instructions left out on purpose (is_left_out) are counted apart as well.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ struct Sweep {
   std::vector<std::string> refused;
 };
 
-bool isNear(const std::vector<size_t>& sorted, size_t at) {
+bool is_near(const std::vector<size_t>& sorted, size_t at) {
   const auto it =
       std::lower_bound(sorted.begin(), sorted.end(), at < kNearBytes ? 0 : at - kNearBytes);
   return it != sorted.end() && *it <= at + kNearBytes;
@@ -53,7 +53,7 @@ void sweep(const Code& code, const ZydisOracle& oracle, Sweep& s) {
       continue;
     }
     ++s.instructions;
-    if (insn.length == 0 && isLeftOut(*z)) {
+    if (insn.length == 0 && is_left_out(*z)) {
       ++s.left_out;
     } else if (insn.length == 0) {
       refusals.push_back({at, hex(p, z->length) + " " + ZydisMnemonicGetString(z->mnemonic)});
@@ -62,7 +62,7 @@ void sweep(const Code& code, const ZydisOracle& oracle, Sweep& s) {
   }
   s.undecodable += undecodable.size();
   for (const Refusal& refusal : refusals) {
-    if (isNear(undecodable, refusal.at)) {
+    if (is_near(undecodable, refusal.at)) {
       ++s.in_data;
     } else {
       s.refused.push_back(refusal.text);
@@ -73,7 +73,7 @@ void sweep(const Code& code, const ZydisOracle& oracle, Sweep& s) {
 class DecodeBinaries : public testing::TestWithParam<const char*> {};
 
 TEST_P(DecodeBinaries, EveryInstructionIsAccepted) {
-  const auto sections = executableSections(GetParam());
+  const auto sections = executable_sections(GetParam());
   if (sections.empty()) GTEST_SKIP() << GetParam() << " is not on this machine";
   const ZydisOracle oracle;
   Sweep s;

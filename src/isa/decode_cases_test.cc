@@ -16,7 +16,7 @@
 namespace auxtrail::isa {
 namespace {
 
-Insn decodeBytes(std::initializer_list<unsigned> bytes) {
+Insn decode_bytes(std::initializer_list<unsigned> bytes) {
   std::vector<uint8_t> code;
   for (const unsigned byte : bytes) code.push_back(static_cast<uint8_t>(byte));
   return decode(code.data(), code.size());
@@ -97,7 +97,7 @@ TEST(DecodeCases, Classes) {
       {"vpaddd zmm", {0x62, 0xF1, 0x7D, 0x48, 0xFE, 0xC0}, kOther},
   };
   for (const Case& c : cases) {
-    const Insn insn = decodeBytes(c.bytes);
+    const Insn insn = decode_bytes(c.bytes);
     EXPECT_EQ(insn.cls, c.cls) << c.name;
     EXPECT_EQ(insn.length, c.bytes.size()) << c.name;
   }
@@ -137,51 +137,51 @@ TEST(DecodeCases, Refused) {
        {}},
   };
   for (const Case& c : cases) {
-    const Insn insn = decodeBytes(c.bytes);
+    const Insn insn = decode_bytes(c.bytes);
     EXPECT_EQ(insn.cls, InsnClass::kInvalid) << c.name;
     EXPECT_EQ(insn.length, 0) << c.name;
   }
 }
 
 TEST(DecodeCases, FifteenBytesAreTheLimit) {
-  const Insn insn = decodeBytes(
+  const Insn insn = decode_bytes(
       {0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x90});
   EXPECT_EQ(insn.length, 15);
 }
 
 TEST(DecodeCases, Targets) {
-  EXPECT_EQ(decodeBytes({0xEB, 0xFE}).target(0x1000), 0x1000u);
-  EXPECT_EQ(decodeBytes({0xE8, 0xFB, 0xFF, 0xFF, 0xFF}).target(0x1000), 0x1000u);
-  EXPECT_EQ(decodeBytes({0x0F, 0x84, 0x10, 0, 0, 0x80}).relative, -0x7FFFFFF0);
-  EXPECT_EQ(decodeBytes({0xC2, 0x34, 0x12}).return_pop, 0x1234);
+  EXPECT_EQ(decode_bytes({0xEB, 0xFE}).target(0x1000), 0x1000u);
+  EXPECT_EQ(decode_bytes({0xE8, 0xFB, 0xFF, 0xFF, 0xFF}).target(0x1000), 0x1000u);
+  EXPECT_EQ(decode_bytes({0x0F, 0x84, 0x10, 0, 0, 0x80}).relative, -0x7FFFFFF0);
+  EXPECT_EQ(decode_bytes({0xC2, 0x34, 0x12}).return_pop, 0x1234);
 }
 
 TEST(DecodeCases, Prefixes) {
-  const Insn fs = decodeBytes({0x64, 0x48, 0x8B, 0x04, 0x25, 0x28, 0, 0, 0});  // mov rax, fs:0x28
+  const Insn fs = decode_bytes({0x64, 0x48, 0x8B, 0x04, 0x25, 0x28, 0, 0, 0});  // mov rax, fs:0x28
   EXPECT_EQ(fs.segment, 0x64);
   EXPECT_EQ(fs.rex, 0x48);
   EXPECT_EQ(fs.modrm_offset, 3);
   EXPECT_EQ(fs.disp_offset, 5);
   EXPECT_EQ(fs.disp_size, 4);
   EXPECT_FALSE(fs.rip_relative);
-  EXPECT_EQ(decodeBytes({0x2E, 0x8B, 0x07}).segment, 0) << "cs has no effect";
-  EXPECT_EQ(decodeBytes({0x48, 0x66, 0x90}).rex, 0) << "a REX before another prefix has no effect";
-  EXPECT_TRUE(decodeBytes({0x66, 0x89, 0xC0}).operand_size_16);
-  EXPECT_FALSE(decodeBytes({0x66, 0x48, 0x89, 0xC0}).operand_size_16) << "REX.W is stronger";
-  const Insn rip = decodeBytes({0x48, 0x8D, 0x05, 1, 2, 3, 4});
+  EXPECT_EQ(decode_bytes({0x2E, 0x8B, 0x07}).segment, 0) << "cs has no effect";
+  EXPECT_EQ(decode_bytes({0x48, 0x66, 0x90}).rex, 0) << "a REX before another prefix has no effect";
+  EXPECT_TRUE(decode_bytes({0x66, 0x89, 0xC0}).operand_size_16);
+  EXPECT_FALSE(decode_bytes({0x66, 0x48, 0x89, 0xC0}).operand_size_16) << "REX.W is stronger";
+  const Insn rip = decode_bytes({0x48, 0x8D, 0x05, 1, 2, 3, 4});
   EXPECT_TRUE(rip.rip_relative);
   EXPECT_EQ(rip.disp_offset, 3);
-  EXPECT_TRUE(decodeBytes({0x67, 0x8D, 0x05, 1, 2, 3, 4}).address_size_32);
+  EXPECT_TRUE(decode_bytes({0x67, 0x8D, 0x05, 1, 2, 3, 4}).address_size_32);
 }
 
 TEST(DecodeCases, Maps) {
-  EXPECT_EQ(decodeBytes({0x90}).map, 0);
-  EXPECT_EQ(decodeBytes({0x0F, 0xA2}).map, 1);
-  EXPECT_EQ(decodeBytes({0x66, 0x0F, 0x38, 0x00, 0xC0}).map, 2);
-  EXPECT_EQ(decodeBytes({0x66, 0x0F, 0x3A, 0x0F, 0xC0, 1}).map, 3);
-  EXPECT_EQ(decodeBytes({0xC5, 0xF9, 0xEF, 0xC0}).map, 1);
-  EXPECT_EQ(decodeBytes({0xC4, 0xE2, 0x7D, 0x58, 0xC0}).map, 2);
-  EXPECT_EQ(decodeBytes({0x62, 0xF5, 0x7C, 0x48, 0x58, 0xC0}).map, 5);
+  EXPECT_EQ(decode_bytes({0x90}).map, 0);
+  EXPECT_EQ(decode_bytes({0x0F, 0xA2}).map, 1);
+  EXPECT_EQ(decode_bytes({0x66, 0x0F, 0x38, 0x00, 0xC0}).map, 2);
+  EXPECT_EQ(decode_bytes({0x66, 0x0F, 0x3A, 0x0F, 0xC0, 1}).map, 3);
+  EXPECT_EQ(decode_bytes({0xC5, 0xF9, 0xEF, 0xC0}).map, 1);
+  EXPECT_EQ(decode_bytes({0xC4, 0xE2, 0x7D, 0x58, 0xC0}).map, 2);
+  EXPECT_EQ(decode_bytes({0x62, 0xF5, 0x7C, 0x48, 0x58, 0xC0}).map, 5);
 }
 
 // Page, then PROT_NONE: any read past the end is a fault.

@@ -41,7 +41,7 @@ class LlvmOracle {
     return LLVMDisasmInstruction(context_, code.data(), code.size(), 0, text_.data(), text_.size());
   }
   // Did the last answer name mere prefixes?
-  [[nodiscard]] bool saidPrefix() const {
+  [[nodiscard]] bool said_prefix() const {
     static const std::set<std::string> prefixes = {
         "rep",   "repne", "lock", "xacquire", "xrelease", "addr32", "data16",
         "rex64", "cs",    "ds",   "es",       "fs",       "gs",     "ss"};
@@ -81,7 +81,7 @@ TEST_P(DecodeLlvm, SameLength) {
     if (insn.length == 0) continue;
     ++compared;
     const size_t length = llvm.length(code);
-    if (length == 0 || llvm.saidPrefix()) {
+    if (length == 0 || llvm.said_prefix()) {
       ++unknown;
     } else if (length != insn.length && ++different <= 20) {
       ADD_FAILURE() << hex(code.data(), insn.length) << ": LLVM says " << length << llvm.text();

@@ -15,7 +15,7 @@
 namespace auxtrail::isa {
 namespace {
 
-bool longTests() {
+bool long_tests() {
   const char* value = std::getenv("AUXTRAIL_LONG_TESTS");
   return value != nullptr && std::strcmp(value, "1") == 0;
 }
@@ -48,7 +48,7 @@ using Bytes = std::vector<uint8_t>;
 
 // `head`, opcode, each ModRM (with several SIB bytes where one follows), then bytes that make every
 // displacement and immediate distinguishable.
-void checkAllModrm(Differential& diff, const Bytes& head, uint8_t opcode) {
+void check_all_modrm(Differential& diff, const Bytes& head, uint8_t opcode) {
   std::array<uint8_t, 32> code;
   for (size_t i = 0; i < code.size(); ++i) code[i] = static_cast<uint8_t>(0x81 + i * 3);
   std::copy(head.begin(), head.end(), code.begin());
@@ -65,7 +65,7 @@ void checkAllModrm(Differential& diff, const Bytes& head, uint8_t opcode) {
   }
 }
 
-std::vector<Bytes> legacyPrefixes() {
+std::vector<Bytes> legacy_prefixes() {
   std::vector<Bytes> sets = {{},
                              {0x66},
                              {0xF2},
@@ -99,11 +99,11 @@ std::vector<Bytes> legacyPrefixes() {
 TEST(DecodeDifferential, LegacyMaps) {
   Differential diff;
   const std::vector<Bytes> escapes = {{}, {0x0F}, {0x0F, 0x38}, {0x0F, 0x3A}};
-  for (const Bytes& prefix : legacyPrefixes()) {
+  for (const Bytes& prefix : legacy_prefixes()) {
     for (const Bytes& escape : escapes) {
       Bytes head = prefix;
       head.insert(head.end(), escape.begin(), escape.end());
-      for (unsigned op = 0; op < 256; ++op) checkAllModrm(diff, head, static_cast<uint8_t>(op));
+      for (unsigned op = 0; op < 256; ++op) check_all_modrm(diff, head, static_cast<uint8_t>(op));
     }
   }
   diff.finish(1'000'000);
@@ -113,20 +113,20 @@ TEST(DecodeDifferential, LegacyMaps) {
 TEST(DecodeDifferential, VexAndXop) {
   Differential diff;
   const std::vector<uint8_t> vvvvs =
-      longTests() ? std::vector<uint8_t>{15, 14, 9, 7, 0} : std::vector<uint8_t>{15, 6};
+      long_tests() ? std::vector<uint8_t>{15, 14, 9, 7, 0} : std::vector<uint8_t>{15, 6};
   const std::vector<uint8_t> rxbs =
-      longTests() ? std::vector<uint8_t>{7, 6, 5, 3, 0} : std::vector<uint8_t>{7, 2};
+      long_tests() ? std::vector<uint8_t>{7, 6, 5, 3, 0} : std::vector<uint8_t>{7, 2};
   for (const uint8_t vvvv : vvvvs) {
     for (unsigned wlpp = 0; wlpp < 16; ++wlpp) {
       const auto last = static_cast<uint8_t>(((wlpp & 8) << 4) | (vvvv << 3) | (wlpp & 7));
       for (unsigned op = 0; op < 256; ++op) {
         const auto opcode = static_cast<uint8_t>(op);
-        checkAllModrm(diff, {0xC5, last}, opcode);
+        check_all_modrm(diff, {0xC5, last}, opcode);
         for (const uint8_t rxb : rxbs) {
           for (unsigned map = 0; map < 12; ++map) {
             const auto first = static_cast<uint8_t>((rxb << 5) | map);
-            if (map < 5) checkAllModrm(diff, {0xC4, first, last}, opcode);
-            if (map > 6) checkAllModrm(diff, {0x8F, first, last}, opcode);
+            if (map < 5) check_all_modrm(diff, {0xC4, first, last}, opcode);
+            if (map > 6) check_all_modrm(diff, {0x8F, first, last}, opcode);
           }
         }
       }
@@ -138,7 +138,7 @@ TEST(DecodeDifferential, VexAndXop) {
 TEST(DecodeDifferential, Evex) {
   Differential diff;
   std::mt19937_64 random(20240607);
-  const unsigned rounds = longTests() ? 12 : 1;
+  const unsigned rounds = long_tests() ? 12 : 1;
   for (unsigned round = 0; round < rounds; ++round) {
     for (unsigned map = 0; map < 8; ++map) {
       for (unsigned op = 0; op < 256; ++op) {
@@ -149,11 +149,11 @@ TEST(DecodeDifferential, Evex) {
             const unsigned vvvv = (bits & 2) != 0 ? 15 : (bits >> 16) & 15;
             const unsigned v2 = (bits & 4) != 0 ? 8 : (bits >> 24) & 8;
             const unsigned aaa = (bits & 8) != 0 ? 0 : (bits >> 32) & 7;
-            checkAllModrm(diff,
-                          {0x62, static_cast<uint8_t>(rxb | map),
-                           static_cast<uint8_t>(((wpp & 4) << 5) | (vvvv << 3) | 4 | (wpp & 3)),
-                           static_cast<uint8_t>((zlb << 4) | v2 | aaa)},
-                          static_cast<uint8_t>(op));
+            check_all_modrm(diff,
+                            {0x62, static_cast<uint8_t>(rxb | map),
+                             static_cast<uint8_t>(((wpp & 4) << 5) | (vvvv << 3) | 4 | (wpp & 3)),
+                             static_cast<uint8_t>((zlb << 4) | v2 | aaa)},
+                            static_cast<uint8_t>(op));
           }
         }
       }
@@ -166,7 +166,7 @@ TEST(DecodeDifferential, RandomBytes) {
   Differential diff;
   std::mt19937_64 random(1);
   std::array<uint8_t, 16> code;
-  const unsigned count = longTests() ? 100'000'000 : 4'000'000;
+  const unsigned count = long_tests() ? 100'000'000 : 4'000'000;
   static constexpr uint8_t kStarts[] = {0xC4, 0xC5, 0x62, 0x0F, 0x66, 0xF2, 0xF3, 0x48};
   for (unsigned i = 0; i < count; ++i) {
     const uint64_t low = random(), high = random();

@@ -15,7 +15,7 @@ namespace auxtrail::isa {
 using Code = std::vector<uint8_t>;
 
 // Empty when the file is absent or not a little-endian ELF64 file with section headers.
-inline std::vector<Code> executableSections(const std::string& path) {
+inline std::vector<Code> executable_sections(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::vector<uint8_t> file{std::istreambuf_iterator<char>(in), {}};
   std::vector<Code> sections;

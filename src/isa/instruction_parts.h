@@ -35,7 +35,7 @@ struct alignas(8) ModrmInfo {
 constexpr uint8_t kLowReg = 4;
 constexpr size_t kNoModrm = 256;  // the entry for instructions without ModRM: all zero
 
-constexpr ModrmInfo makeModrmInfo(unsigned byte) {
+constexpr ModrmInfo make_modrm_info(unsigned byte) {
   const unsigned mod = byte >> 6, reg = (byte >> 3) & 7, rm = byte & 7;
   ModrmInfo info;
   info.class_index = static_cast<uint8_t>(mod == 3 ? 8 + (byte & 63) : reg);
@@ -51,15 +51,15 @@ constexpr ModrmInfo makeModrmInfo(unsigned byte) {
   return info;
 }
 
-constexpr Table<ModrmInfo, 257> makeModrmInfos() {
+constexpr Table<ModrmInfo, 257> make_modrm_infos() {
   Table<ModrmInfo, 257> infos{};
-  for (unsigned i = 0; i < 256; ++i) infos[i] = makeModrmInfo(i);
+  for (unsigned i = 0; i < 256; ++i) infos[i] = make_modrm_info(i);
   return infos;
 }
-inline constexpr Table<ModrmInfo, 257> kModrmInfos = makeModrmInfos();
+inline constexpr Table<ModrmInfo, 257> kModrmInfos = make_modrm_infos();
 
 // `code` is at the ModRM byte, of which two bytes must be readable even if it is not `present`.
-[[gnu::always_inline]] inline ModrmInfo readModrm(const uint8_t* code, bool present) {
+[[gnu::always_inline]] inline ModrmInfo read_modrm(const uint8_t* code, bool present) {
   // An index without a branch: whether there is a ModRM byte is hard to predict.
   const size_t absent = present ? 0 : 1;
   ModrmInfo info = kModrmInfos[(absent * kNoModrm) | (code[0] & (absent - 1))];
@@ -73,9 +73,9 @@ inline constexpr Table<ModrmInfo, 257> kModrmInfos = makeModrmInfos();
 
 // Fills what every encoding fills alike. The opcode ends and ModRM, if any, starts at
 // `modrm_offset`.
-[[gnu::always_inline]] inline void setParts(Insn& insn, const Prefixes& prefixes, bool has_modrm,
-                                            unsigned modrm_offset, const ModrmInfo& parts,
-                                            unsigned imm_size) {
+[[gnu::always_inline]] inline void set_parts(Insn& insn, const Prefixes& prefixes, bool has_modrm,
+                                             unsigned modrm_offset, const ModrmInfo& parts,
+                                             unsigned imm_size) {
   const unsigned imm_offset = modrm_offset + parts.size_bytes;
   insn.length = static_cast<uint8_t>(imm_offset + imm_size);
   insn.modrm_offset = static_cast<uint8_t>(has_modrm ? modrm_offset : 0);

@@ -223,14 +223,14 @@ constexpr Shape kMixedShapes[] = {
 
 constexpr size_t kMixedShapeCount = sizeof(kMixedShapes) / sizeof(Shape);
 
-constexpr Table<Shape, kShapeCount> makeShapes() {
+constexpr Table<Shape, kShapeCount> make_shapes() {
   Table<Shape, kShapeCount> shapes{};
   for (unsigned i = 0; i <= kUndefined; ++i) shapes[i].cls.fill(static_cast<InsnClass>(i));
   static_assert(kMixedShapeCount == kShapeCount - kUndefined - 1);
   for (unsigned i = 0; i < kMixedShapeCount; ++i) shapes[kUndefined + 1 + i] = kMixedShapes[i];
   return shapes;
 }
-inline constexpr Table<Shape, kShapeCount> kShapes = makeShapes();
+inline constexpr Table<Shape, kShapeCount> kShapes = make_shapes();
 
 // The form of `opcode` in `map` under mandatory prefix `pp` is forms[map][opcode * 4 + pp].
 struct Builder {
@@ -252,7 +252,7 @@ constexpr Form modrm(ShapeId id = kPlain, Imm imm = Imm::kNo, unsigned lock_regs
   return {.shape = id, .imm = imm, .modrm = true, .lock_regs = static_cast<uint8_t>(lock_regs)};
 }
 
-constexpr void addOneByteMap(Builder& b) {
+constexpr void add_one_byte_map(Builder& b) {
   const auto add = [&b](unsigned first, unsigned last, Form form) {
     b.add(0, first, last, kAnyPrefix, form);
   };
@@ -516,7 +516,7 @@ constexpr void add0F3A(Builder& b) {
 
 constexpr Builder build() {
   Builder b;
-  addOneByteMap(b);
+  add_one_byte_map(b);
   add0FSystem(b);
   add0FInteger(b);
   add0FVector(b);

@@ -12,14 +12,14 @@
 namespace auxtrail::isa {
 namespace {
 
-constexpr auto makeVectorIndex() {
+constexpr auto make_vector_index() {
   Table<Table<uint8_t, 1024>, kVectorSpaceCount> index{};
   for (const VectorRow& row : tables::kVectorRows) {
     index[row.space][row.opcode * 4u + row.pp] = row.form;
   }
   return index;
 }
-constexpr auto kVectorIndex = makeVectorIndex();
+constexpr auto kVectorIndex = make_vector_index();
 
 // The fields of a VEX, EVEX or XOP prefix, inversions undone.
 struct VectorPrefix {
@@ -39,13 +39,13 @@ struct VectorPrefix {
   uint8_t index_high = 0;  // X and V' as bits 3 and 4
 };
 
-void setWvp(VectorPrefix& v, uint8_t byte) {
+void set_wvp(VectorPrefix& v, uint8_t byte) {
   v.vvvv = (~byte >> 3) & 15;
   v.pp = byte & 3;
   v.wl = static_cast<uint8_t>((byte >> 7) * 4);
 }
 
-void setRxb(VectorPrefix& v, uint8_t byte) {
+void set_rxb(VectorPrefix& v, uint8_t byte) {
   const unsigned rxb = ~byte & 0xE0u;
   v.zero_fields = static_cast<uint8_t>((rxb & 0x80 ? kFieldR : 0) | (rxb & 0x20 ? kFieldB : 0));
   v.reg_high = rxb & 0x80 ? 8 : 0;
@@ -53,9 +53,9 @@ void setRxb(VectorPrefix& v, uint8_t byte) {
   v.index_high = rxb & 0x40 ? 8 : 0;
 }
 
-bool readVex2(const uint8_t* code, VectorPrefix& v) {
-  setRxb(v, code[1] | 0x60);
-  setWvp(v, code[1] & 0x7F);
+bool read_vex2(const uint8_t* code, VectorPrefix& v) {
+  set_rxb(v, code[1] | 0x60);
+  set_wvp(v, code[1] & 0x7F);
   v.wl = (code[1] >> 2) & 1;
   v.size_bytes = 2;
   v.map = 1;
@@ -64,9 +64,9 @@ bool readVex2(const uint8_t* code, VectorPrefix& v) {
 }
 
 // VEX with three bytes, and XOP, which has the same layout: `first` is the space of `first_map`.
-bool readVex3(const uint8_t* code, VectorSpace first, uint8_t first_map, VectorPrefix& v) {
-  setRxb(v, code[1]);
-  setWvp(v, code[2]);
+bool read_vex3(const uint8_t* code, VectorSpace first, uint8_t first_map, VectorPrefix& v) {
+  set_rxb(v, code[1]);
+  set_wvp(v, code[2]);
   v.wl |= (code[2] >> 2) & 1;
   v.size_bytes = 3;
   v.map = code[1] & 0x1F;
@@ -75,12 +75,12 @@ bool readVex3(const uint8_t* code, VectorSpace first, uint8_t first_map, VectorP
   return true;
 }
 
-bool readEvex(const uint8_t* code, VectorPrefix& v) {
+bool read_evex(const uint8_t* code, VectorPrefix& v) {
   static constexpr VectorSpace kSpaces[8] = {kNoSpace, kEvex1, kEvex2, kEvex3,
                                              kNoSpace, kEvex5, kEvex6, kNoSpace};
   if ((code[1] & 8) != 0 || (code[2] & 4) == 0) return false;
-  setRxb(v, code[1]);
-  setWvp(v, code[2]);
+  set_rxb(v, code[1]);
+  set_wvp(v, code[2]);
   if ((code[1] & 0x40) == 0) v.zero_fields |= kFieldX;
   if ((code[1] & 0x10) == 0) v.zero_fields |= kFieldR2, v.reg_high |= 16;
   if ((code[3] & 0x08) == 0) v.zero_fields |= kFieldV2, v.vvvv |= 16, v.index_high |= 16;
@@ -94,16 +94,16 @@ bool readEvex(const uint8_t* code, VectorPrefix& v) {
   return v.space != kNoSpace;
 }
 
-bool readPrefix(const uint8_t* code, VectorPrefix& v) {
+bool read_prefix(const uint8_t* code, VectorPrefix& v) {
   switch (code[0]) {
     case 0xC5:
-      return readVex2(code, v);
+      return read_vex2(code, v);
     case 0xC4:
-      return readVex3(code, kVex1, 1, v);
+      return read_vex3(code, kVex1, 1, v);
     case 0x8F:
-      return readVex3(code, kXop8, 8, v);
+      return read_vex3(code, kXop8, 8, v);
     default:
-      return readEvex(code, v);
+      return read_evex(code, v);
   }
 }
 
@@ -120,7 +120,7 @@ bool accepts(const VectorSide& side, const VectorPrefix& v, unsigned reg) {
 // The immediate shifts are the one EVEX opcode pair where ModRM.reg decides what the other fields
 // may be: 72 /0 /1 /4 take both W, /2 /6 only W0; 73 /2 /6 need W1, /3 /7 take neither mask nor
 // broadcast.
-bool isUndefinedShift(const VectorPrefix& v, unsigned reg) {
+bool is_undefined_shift(const VectorPrefix& v, unsigned reg) {
   if (v.space != kEvex1) return false;
   const bool w1 = v.wl >= 4;
   if (v.opcode == 0x72) return w1 && ((0x13u >> reg) & 1) == 0;
@@ -129,7 +129,7 @@ bool isUndefinedShift(const VectorPrefix& v, unsigned reg) {
 }
 
 // AVX512-FP16 complex multiplication demands a destination that is no source.
-bool isOverlappingComplex(const VectorPrefix& v, uint8_t modrm_byte) {
+bool is_overlapping_complex(const VectorPrefix& v, uint8_t modrm_byte) {
   if (v.space != kEvex6 || ((v.opcode & 0x7F) != 0x56 && (v.opcode & 0x7F) != 0x57)) {
     return false;
   }
@@ -139,7 +139,7 @@ bool isOverlappingComplex(const VectorPrefix& v, uint8_t modrm_byte) {
 }
 
 // Gathers demand that destination, index and (VEX) mask register differ.
-bool distinctRegisters(const VectorPrefix& v, unsigned reg, unsigned sib) {
+bool distinct_registers(const VectorPrefix& v, unsigned reg, unsigned sib) {
   const unsigned index = ((sib >> 3) & 7) | v.index_high;
   const unsigned data = reg | v.reg_high;
   if (data == index) return false;
@@ -147,35 +147,35 @@ bool distinctRegisters(const VectorPrefix& v, unsigned reg, unsigned sib) {
 }
 
 // May the ModRM byte at `code` follow?
-bool acceptsModrm(const VectorForm& form, const VectorPrefix& v, const uint8_t* code) {
+bool accepts_modrm(const VectorForm& form, const VectorPrefix& v, const uint8_t* code) {
   const unsigned reg = (code[0] >> 3) & 7;
   const bool memory = code[0] < 0xC0;
   VectorPrefix fields = v;
   if (memory) fields.zero_fields &= static_cast<uint8_t>(~(kFieldX | kFieldB));
   if (!accepts(memory ? form.memory : form.reg, fields, reg)) return false;
-  if (isUndefinedShift(v, reg) || isOverlappingComplex(v, code[0])) return false;
-  return !form.vsib || !memory || ((code[0] & 7) == 4 && distinctRegisters(v, reg, code[1]));
+  if (is_undefined_shift(v, reg) || is_overlapping_complex(v, code[0])) return false;
+  return !form.vsib || !memory || ((code[0] & 7) == 4 && distinct_registers(v, reg, code[1]));
 }
 
 }  // namespace
 
-bool decodeVector(const uint8_t* code, unsigned offset, const Prefixes& prefixes, Insn& insn) {
+bool decode_vector(const uint8_t* code, unsigned offset, const Prefixes& prefixes, Insn& insn) {
   // After 66, F2, F3, LOCK or REX a vector prefix is undefined.
   if (prefixes.repeat != 0 || prefixes.lock || prefixes.operand_size_16 || prefixes.rex != 0)
     return false;
   VectorPrefix v;
-  if (!readPrefix(code, v)) return false;
+  if (!read_prefix(code, v)) return false;
   v.opcode = code[v.size_bytes];
   const unsigned id = kVectorIndex[v.space][v.opcode * 4u + v.pp];
   if (id == 0) return false;
   const VectorForm& form = tables::kVectorForms[id];
   const uint8_t* modrm = code + v.size_bytes + 1;
-  if (form.modrm ? !acceptsModrm(form, v, modrm) : !accepts(form.reg, v, 0)) return false;
+  if (form.modrm ? !accepts_modrm(form, v, modrm) : !accepts(form.reg, v, 0)) return false;
   insn.cls = InsnClass::kOther;
   insn.map = v.map;
   insn.opcode = v.opcode;
-  setParts(insn, prefixes, form.modrm, offset + v.size_bytes + 1, readModrm(modrm, form.modrm),
-           form.imm_size);
+  set_parts(insn, prefixes, form.modrm, offset + v.size_bytes + 1, read_modrm(modrm, form.modrm),
+            form.imm_size);
   return true;
 }
 

@@ -11,6 +11,6 @@ namespace auxtrail::isa {
 // Decodes from the first byte of the vector prefix (0xc4, 0xc5, 0x62 or 0x8f) at `code`, `offset`
 // bytes into the instruction. Reads up to 8 bytes, whether or not they belong to it. False if
 // invalid; `insn` is then partly filled.
-bool decodeVector(const uint8_t* code, unsigned offset, const Prefixes& prefixes, Insn& insn);
+bool decode_vector(const uint8_t* code, unsigned offset, const Prefixes& prefixes, Insn& insn);
 
 }  // namespace auxtrail::isa

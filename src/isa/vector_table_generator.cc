@@ -27,14 +27,14 @@ struct Fields {
   unsigned sib = 0;
 };
 
-unsigned mapOf(unsigned space) {
+unsigned map_of(unsigned space) {
   static constexpr unsigned kMaps[] = {1, 2, 3, 1, 2, 3, 5, 6, 8, 9, 10};
   return kMaps[space];
 }
 
 ZydisDecoder g_decoder;
 
-unsigned lengthOf(const Fields& f) {
+unsigned length_of(const Fields& f) {
   uint8_t code[16] = {};
   unsigned n = 0;
   const auto inverted = [](bool bit, unsigned shift) { return bit ? 0u : 1u << shift; };
@@ -42,14 +42,14 @@ unsigned lengthOf(const Fields& f) {
   const unsigned wvp = (f.w << 7) | ((~f.vvvv & 15) << 3) | f.pp;
   if (f.space >= kEvex1 && f.space <= kEvex6) {
     code[n++] = 0x62;
-    code[n++] = static_cast<uint8_t>(rxb | inverted(f.r2, 4) | mapOf(f.space));
+    code[n++] = static_cast<uint8_t>(rxb | inverted(f.r2, 4) | map_of(f.space));
     code[n++] = static_cast<uint8_t>(wvp | 4);
     code[n++] =
         static_cast<uint8_t>((f.z << 7) | (f.l << 5) | (f.bit_b << 4) | inverted(f.v2, 3) | f.aaa);
   } else {
     if (f.l > 1 || f.r2 || f.v2 || f.z || f.bit_b || f.aaa) return 0;
     code[n++] = f.space >= kXop8 ? 0x8F : 0xC4;
-    code[n++] = static_cast<uint8_t>(rxb | mapOf(f.space));
+    code[n++] = static_cast<uint8_t>(rxb | map_of(f.space));
     code[n++] = static_cast<uint8_t>(wvp | (f.l << 2));
   }
   code[n++] = static_cast<uint8_t>(f.opcode);
@@ -64,10 +64,10 @@ unsigned lengthOf(const Fields& f) {
   return knights_corner ? 0 : insn.length;
 }
 
-bool valid(const Fields& f) { return lengthOf(f) != 0; }
+bool valid(const Fields& f) { return length_of(f) != 0; }
 
 // The first accepted combination of the fields that select an instruction.
-std::optional<Fields> findBase(Fields f, bool memory, bool vsib) {
+std::optional<Fields> find_base(Fields f, bool memory, bool vsib) {
   for (unsigned aaa : {0u, 1u}) {
     for (unsigned wlb = 0; wlb < 16; ++wlb) {
       for (unsigned reg = 0; reg < 8; ++reg) {
@@ -86,15 +86,15 @@ std::optional<Fields> findBase(Fields f, bool memory, bool vsib) {
 }
 
 template <typename Change>
-bool validWith(Fields f, Change change) {
+bool valid_with(Fields f, Change change) {
   change(f);
   return valid(f);
 }
 
-uint8_t probeZero(const Fields& base, bool memory, bool vsib) {
+uint8_t probe_zero(const Fields& base, bool memory, bool vsib) {
   uint8_t zero = 0;
   const auto need = [&](ZeroField field, auto change) {
-    if (!validWith(base, change)) zero |= field;
+    if (!valid_with(base, change)) zero |= field;
   };
   need(kFieldR, [](Fields& f) { f.r = true; });
   need(kFieldR2, [](Fields& f) { f.r2 = true; });
@@ -108,7 +108,7 @@ uint8_t probeZero(const Fields& base, bool memory, bool vsib) {
   return zero;
 }
 
-VectorSide probeSide(const Fields& base, bool memory, bool vsib) {
+VectorSide probe_side(const Fields& base, bool memory, bool vsib) {
   VectorSide side;
   for (unsigned wl = 0; wl < 8; ++wl) {
     for (unsigned reg = 0; reg < 8; ++reg) {
@@ -124,10 +124,10 @@ VectorSide probeSide(const Fields& base, bool memory, bool vsib) {
       }
     }
   }
-  side.zero = probeZero(base, memory, vsib);
-  if (validWith(base, [](Fields& f) { f.aaa = 0; })) side.mask |= kMaskNone;
-  if (validWith(base, [](Fields& f) { f.aaa = 2; })) side.mask |= kMaskSome;
-  if (validWith(base, [](Fields& f) { f.aaa = 2, f.z = true; })) side.mask |= kMaskZeroing;
+  side.zero = probe_zero(base, memory, vsib);
+  if (valid_with(base, [](Fields& f) { f.aaa = 0; })) side.mask |= kMaskNone;
+  if (valid_with(base, [](Fields& f) { f.aaa = 2; })) side.mask |= kMaskSome;
+  if (valid_with(base, [](Fields& f) { f.aaa = 2, f.z = true; })) side.mask |= kMaskZeroing;
   return side;
 }
 
@@ -137,33 +137,33 @@ std::optional<VectorForm> probe(unsigned space, unsigned opcode, unsigned pp) {
   f.opcode = opcode;
   f.pp = pp;
   VectorForm form;
-  auto memory = findBase(f, true, false);
+  auto memory = find_base(f, true, false);
   if (!memory) {
-    memory = findBase(f, true, true);
+    memory = find_base(f, true, true);
     form.vsib = memory.has_value();
   }
-  const auto reg = findBase(f, false, false);
+  const auto reg = find_base(f, false, false);
   if (!memory && !reg) return std::nullopt;
   const bool evex = space >= kEvex1 && space <= kEvex6;
   const unsigned bare = evex ? 6 : 5;  // prefix, opcode, ModRM
   if (memory) {
-    form.memory = probeSide(*memory, true, form.vsib);
-    form.imm_size = static_cast<uint8_t>(lengthOf(*memory) - bare - (form.vsib ? 1 : 0));
+    form.memory = probe_side(*memory, true, form.vsib);
+    form.imm_size = static_cast<uint8_t>(length_of(*memory) - bare - (form.vsib ? 1 : 0));
   }
   if (reg) {
-    form.reg = probeSide(*reg, false, false);
-    form.imm_size = static_cast<uint8_t>(lengthOf(*reg) - bare);
+    form.reg = probe_side(*reg, false, false);
+    form.imm_size = static_cast<uint8_t>(length_of(*reg) - bare);
   }
   if (space == kVex1 && opcode == 0x77) form.modrm = false, form.imm_size = 0;
   return form;
 }
 
 // AMX (tile registers must differ from each other, memory forms need a SIB byte) is left out.
-bool leftOut(unsigned space, unsigned opcode) {
+bool is_left_out_of_table(unsigned space, unsigned opcode) {
   return space == kVex2 && (opcode == 0x49 || opcode == 0x4B || (opcode >= 0x5C && opcode <= 0x5E));
 }
 
-void printSide(const VectorSide& s) {
+void print_side(const VectorSide& s) {
   std::printf("{0x%02X, 0x%02X, 0x%02X, 0x%02X, %u}", s.wl, s.wl_b, s.regs, s.zero, s.mask);
 }
 
@@ -175,7 +175,7 @@ int main() {
   std::vector<VectorRow> rows;
   for (unsigned space = 0; space < kVectorSpaceCount; ++space) {
     for (unsigned opcode = 0; opcode < 256; ++opcode) {
-      for (unsigned pp = 0; pp < 4 && !leftOut(space, opcode); ++pp) {
+      for (unsigned pp = 0; pp < 4 && !is_left_out_of_table(space, opcode); ++pp) {
         const auto form = probe(space, opcode, pp);
         if (!form) continue;
         size_t id = 0;
@@ -197,9 +197,9 @@ int main() {
       "inline constexpr VectorForm kVectorForms[] = {\n    {},");
   for (const VectorForm& f : forms) {
     std::printf("    {");
-    printSide(f.memory);
+    print_side(f.memory);
     std::printf(", ");
-    printSide(f.reg);
+    print_side(f.reg);
     std::printf(", %s, %s, %u},\n", f.modrm ? "true" : "false", f.vsib ? "true" : "false",
                 f.imm_size);
   }

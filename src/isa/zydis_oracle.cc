@@ -8,13 +8,13 @@
 namespace auxtrail::isa {
 namespace {
 
-bool isKnightsCorner(const ZydisDecodedInstruction& insn) {
+bool is_knights_corner(const ZydisDecodedInstruction& insn) {
   const auto ext = insn.meta.isa_ext;
   return ext == ZYDIS_ISA_EXT_KNC || ext == ZYDIS_ISA_EXT_KNCE || ext == ZYDIS_ISA_EXT_KNCV;
 }
 
 // Falls through at its own address only; user mode may run these, so privilege does not tell.
-bool isSpecialInUserMode(ZydisMnemonic mnemonic) {
+bool is_special_in_user_mode(ZydisMnemonic mnemonic) {
   switch (mnemonic) {
     case ZYDIS_MNEMONIC_XBEGIN:
     case ZYDIS_MNEMONIC_XEND:
@@ -100,7 +100,7 @@ bool isSpecialInUserMode(ZydisMnemonic mnemonic) {
   }
 }
 
-bool isFar(const ZydisDecodedInstruction& insn) {
+bool is_far(const ZydisDecodedInstruction& insn) {
   switch (insn.mnemonic) {
     case ZYDIS_MNEMONIC_CALL:
     case ZYDIS_MNEMONIC_JMP:
@@ -128,7 +128,7 @@ bool isFar(const ZydisDecodedInstruction& insn) {
 
 // mov to a segment register, pop fs, pop gs: the only writers of segment registers besides lss and
 // its kin.
-bool writesSegment(const ZydisDecodedInstruction& insn) {
+bool writes_segment(const ZydisDecodedInstruction& insn) {
   if (insn.mnemonic == ZYDIS_MNEMONIC_MOV)
     return insn.opcode == 0x8E && insn.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT;
   return insn.mnemonic == ZYDIS_MNEMONIC_POP && insn.opcode_map == ZYDIS_OPCODE_MAP_0F;
@@ -136,8 +136,8 @@ bool writesSegment(const ZydisDecodedInstruction& insn) {
 
 }  // namespace
 
-InsnClass classOf(const ZydisDecodedInstruction& insn) {
-  if (isFar(insn)) return InsnClass::kFar;
+InsnClass class_of(const ZydisDecodedInstruction& insn) {
+  if (is_far(insn)) return InsnClass::kFar;
   switch (insn.mnemonic) {
     case ZYDIS_MNEMONIC_SYSCALL:
     case ZYDIS_MNEMONIC_SYSENTER:
@@ -166,13 +166,13 @@ InsnClass classOf(const ZydisDecodedInstruction& insn) {
     default:
       break;
   }
-  if (isSpecialInUserMode(insn.mnemonic) || writesSegment(insn)) return InsnClass::kSpecial;
+  if (is_special_in_user_mode(insn.mnemonic) || writes_segment(insn)) return InsnClass::kSpecial;
   if ((insn.attributes & ZYDIS_ATTRIB_IS_PRIVILEGED) != 0) return InsnClass::kSpecial;
   if (insn.meta.category == ZYDIS_CATEGORY_COND_BR) return InsnClass::kCondJump;
   return InsnClass::kOther;
 }
 
-bool isLeftOut(const ZydisDecodedInstruction& insn) {
+bool is_left_out(const ZydisDecodedInstruction& insn) {
   switch (insn.meta.isa_ext) {
     case ZYDIS_ISA_EXT_AMX_BF16:
     case ZYDIS_ISA_EXT_AMX_INT8:
@@ -184,7 +184,7 @@ bool isLeftOut(const ZydisDecodedInstruction& insn) {
     case ZYDIS_ISA_EXT_KEYLOCKER_WIDE:
       return true;
     default:
-      return isKnightsCorner(insn);
+      return is_knights_corner(insn);
   }
 }
 
@@ -197,10 +197,10 @@ std::optional<ZydisDecodedInstruction> ZydisOracle::raw(const uint8_t* code, siz
 
 std::optional<Insn> ZydisOracle::decode(const uint8_t* code, size_t size) const {
   const auto z = raw(code, size);
-  if (!z || isKnightsCorner(*z)) return std::nullopt;
+  if (!z || is_knights_corner(*z)) return std::nullopt;
   Insn insn;
   insn.length = z->length;
-  insn.cls = classOf(*z);
+  insn.cls = class_of(*z);
   insn.opcode = z->opcode;
   const bool has_modrm = (z->attributes & ZYDIS_ATTRIB_HAS_MODRM) != 0;
   insn.modrm_offset = has_modrm ? z->raw.modrm.offset : uint8_t{0};

@@ -34,11 +34,11 @@ class ZydisOracle {
 };
 
 // The class of a decoded instruction after the contract in insn.h.
-InsnClass classOf(const ZydisDecodedInstruction& insn);
+InsnClass class_of(const ZydisDecodedInstruction& insn);
 
 // Instructions this decoder refuses on purpose, see opcode_tables.h: not a gap when met in real
 // code.
-bool isLeftOut(const ZydisDecodedInstruction& insn);
+bool is_left_out(const ZydisDecodedInstruction& insn);
 
 std::string hex(const uint8_t* code, size_t size);
 
