@@ -31,6 +31,20 @@ void AuxArea::detach() {
   size_ = 0;
 }
 
+std::byte* AuxArea::claim(uint64_t size_bytes) {
+  const uint64_t left = size_ - head();
+  if (left < size_bytes) {
+    clear_bytes(bytes_ + head(), left);
+    commit(left);
+  }
+  return bytes_ + head();
+}
+
+void AuxArea::commit(uint64_t size_bytes) {
+  written_.store(written() + size_bytes);
+  publish();
+}
+
 void AuxArea::write(const void* bytes, uint64_t size_bytes) {
   const uint64_t written = this->written();
   const uint64_t keep = size_bytes < size_ ? size_bytes : size_;
@@ -39,8 +53,7 @@ void AuxArea::write(const void* bytes, uint64_t size_bytes) {
   const uint64_t first = keep < size_ - offset ? keep : size_ - offset;
   copy_bytes(bytes_ + offset, from, first);
   copy_bytes(bytes_, from + first, keep - first);
-  written_.store(written + size_bytes);
-  publish();
+  commit(size_bytes);
 }
 
 void AuxArea::move_head(uint64_t offset, bool lapped) {

@@ -44,6 +44,11 @@ class AuxArea {
   void detach();
   [[nodiscard]] bool attached() const { return bytes_ != nullptr; }
 
+  // For a unit that appends in place: `size_bytes` (at most the area's size) contiguous bytes at
+  // the head. Where the area's end is too near, zeros (PAD packets) are appended up to there first.
+  // What was written of them becomes part of the area with commit().
+  [[nodiscard]] std::byte* claim(uint64_t size_bytes);
+  void commit(uint64_t size_bytes);
   // Appends `size_bytes` bytes, wrapping; of more than a whole area only the newest part stays.
   void write(const void* bytes, uint64_t size_bytes);
   // A unit that writes in place has reached `offset`; `lapped` if it passed the whole area since

@@ -145,6 +145,27 @@ TEST_F(AuxAreaTest, AUnitThatWritesInPlaceMovesTheHead) {
   EXPECT_EQ(area_.head(), 60u);
 }
 
+TEST_F(AuxAreaTest, ClaimedBytesAreInOnePieceAndCountOnceCommitted) {
+  const Bytes bytes = pattern(100);
+  std::memcpy(area_.claim(200), bytes.data(), 100);
+  EXPECT_EQ(area_.written(), 0u);
+  area_.commit(100);
+  all_ = bytes;
+  EXPECT_EQ(newest(100), expected(100));
+  EXPECT_EQ(memory_.control()->aux_head, 100u);
+}
+
+TEST_F(AuxAreaTest, ClaimPadsToTheEndWhereItIsTooNear) {
+  write(pattern(kSize + kSize - 50));
+  EXPECT_EQ(area_.claim(50), area_.bytes() + kSize - 50);
+  EXPECT_EQ(area_.written(), 2 * kSize - 50);
+  EXPECT_EQ(area_.claim(51), area_.bytes());
+  all_.resize(all_.size() + 50);
+  EXPECT_EQ(area_.written(), 2 * kSize);
+  EXPECT_EQ(newest(300), expected(300));
+  EXPECT_EQ(area_.claim(kSize), area_.bytes());
+}
+
 // A unit that wrote exactly one lap stands where it was: full, not empty.
 TEST_F(AuxAreaTest, AFullLapBetweenTwoUpdatesIsAFullBuffer) {
   const Bytes bytes = pattern(kSize);
