@@ -124,7 +124,7 @@ def print_ratios(programs, used, measurement, results):
 
 def window_ends(errors):
     """The numbers of windows by the reason of their end, from the summary of `auxtrail record`."""
-    found = re.search(r"Windows: (\d+) in all, (\d+) full(?:, ended early: ([^\]]*))?", errors)
+    found = re.search(r"Windows: (\d+) in all, (\d+) full(?:, ended early: ([^;\]]*))?", errors)
     if not found:
         return 0, {}
     parts = [part.strip().split(" ", 1) for part in (found[3] or "").split(",") if part.strip()]

@@ -79,8 +79,11 @@ std::string windows_line(const UnitTotals& units) {
     parts.push_back(fmt::format("{} {}", count, channel::kReasonNames[index]));
   }
   const uint64_t full = units.ended_by[static_cast<size_t>(channel::Reason::kFull)];
-  return fmt::format("Windows: {} in all, {} full, ended early: {}", windows, full,
-                     fmt::join(parts, ", "));
+  const double us_each = static_cast<double>(units.window_ns) / 1000 /
+                         static_cast<double>(std::max<uint64_t>(windows, 1));
+  return fmt::format(
+      "Windows: {} in all, {} full, ended early: {}; {:.0f} us each; {} superblocks translated",
+      windows, full, fmt::join(parts, ", "), us_each, units.blocks_translated);
 }
 
 std::string processes_line(const Summary& summary) {

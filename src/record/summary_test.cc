@@ -38,6 +38,8 @@ TEST(Summary, EachLossIsToldApart) {
   summary.units.ended_by[static_cast<size_t>(channel::Reason::kFull)] = 90;
   summary.units.ended_by[static_cast<size_t>(channel::Reason::kColdCode)] = 7;
   summary.units.ended_by[static_cast<size_t>(channel::Reason::kSyscall)] = 8;
+  summary.units.window_ns = 105 * 42000;
+  summary.units.blocks_translated = 321;
   summary.coverage = Census::Coverage{9, 2, 0};
   summary.still_running = 1;
   const auto lines = summary_lines(summary);
@@ -46,7 +48,9 @@ TEST(Summary, EachLossIsToldApart) {
   EXPECT_THAT(lines[1], HasSubstr("4 overflows of threads beyond the 64"));
   EXPECT_THAT(lines[1], HasSubstr("5 records refused"));
   EXPECT_THAT(lines[1], Not(HasSubstr("connections")));
-  EXPECT_THAT(lines[2], HasSubstr("105 in all, 90 full, ended early: 8 syscall, 7 cold code"));
+  EXPECT_THAT(lines[2],
+              HasSubstr("105 in all, 90 full, ended early: 8 syscall, 7 cold code; 42 us each; "
+                        "321 superblocks translated"));
   EXPECT_THAT(lines[3], HasSubstr("not sampled: 2 of 9 program starts"));
   EXPECT_THAT(lines[3], HasSubstr("1 still running"));
 }
