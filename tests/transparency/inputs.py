@@ -96,6 +96,7 @@ _FILES = {
     "large.cc": lambda p: _make_source(p, 40),
     "small.sql": lambda p: _make_sql(p, 30000),
     "large.sql": lambda p: _make_sql(p, 150000),
+    "huge.sql": lambda p: _make_sql(p, 500000),
 }
 
 
