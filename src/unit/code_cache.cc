@@ -20,6 +20,7 @@ namespace {
 constexpr int kLazy = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 using channel::kPageBytes;
 constexpr uint64_t kReach = uint64_t{1} << 30;  // leaves room within rel32 for data on the far side
+constexpr uint32_t kMaxExitsOfBlock = kMaxPathBits + 1;
 
 template <class T>
 T* reserve(size_t count) {
@@ -55,13 +56,17 @@ bool CodeCache::ensure_ready() {
 bool CodeCache::init() {
   blocks_ = reserve<Block>(kMaxBlocks);
   marks_ = reserve<InsnMark>(kMaxMarks);
-
+  exits_ = reserve<Exit>(kMaxExits);
   table_ = static_cast<uint64_t*>(
       sys::mmap(nullptr, kTableEntries * sizeof(uint64_t), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE));
-  if (blocks_ == nullptr || marks_ == nullptr || table_ == nullptr || !grow_hash()) return false;
+  if (blocks_ == nullptr || marks_ == nullptr || exits_ == nullptr || table_ == nullptr ||
+      !grow_hash()) {
+    return false;
+  }
   blocks_prefaulted_ = reinterpret_cast<uint8_t*>(blocks_);
   marks_prefaulted_ = reinterpret_cast<uint8_t*>(marks_);
+  exits_prefaulted_ = reinterpret_cast<uint8_t*>(exits_);
   const auto own = reinterpret_cast<uint64_t>(this);
   if (!add_arena(own, own + kPageBytes)) return false;
   for (size_t i = 0; i < kTableEntries; ++i) {
@@ -87,41 +92,49 @@ void CodeCache::lock() {
 
 void CodeCache::unlock() { __atomic_store_n(&lock_, 0u, __ATOMIC_RELEASE); }
 
+void CodeCache::after_fork() {
+  const bool was_changing = lock_ != 0;
+  unlock();
+  suspended_ = 0;
+  if (!was_changing) return;
+  for (uint32_t i = 0; i < block_count_; ++i) drop_block(blocks_[i]);
+  (void)map_.refresh(nullptr, nullptr);
+}
+
 size_t CodeCache::hash_slot(uint64_t pc) const {
   return static_cast<size_t>(pc * 0x9e3779b97f4a7c15 >> 44) & (hash_slots_ - 1);
 }
 
 bool CodeCache::grow_hash() {
   const size_t slots = hash_slots_ == 0 ? kFirstHashSlots : hash_slots_ * 2;
-  auto* fresh =
-      static_cast<uint32_t*>(sys::mmap(nullptr, slots * sizeof(uint32_t), PROT_READ | PROT_WRITE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE));
+  auto* fresh = static_cast<Slot*>(sys::mmap(nullptr, slots * sizeof(Slot), PROT_READ | PROT_WRITE,
+                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE));
   if (fresh == nullptr) return false;
-  uint32_t* old = hash_;
+  Slot* old = hash_;
   const size_t old_slots = hash_slots_;
   hash_ = fresh;
   hash_slots_ = slots;
   for (size_t i = 0; i < old_slots; ++i) {
-    if (old[i] != 0) insert(blocks_[old[i] - 1]);
+    if (old[i].id != 0) insert(blocks_[old[i].id - 1]);
   }
-  if (old != nullptr) sys::munmap(old, old_slots * sizeof(uint32_t));
+  if (old != nullptr) sys::munmap(old, old_slots * sizeof(Slot));
   return true;
 }
 
 Block* CodeCache::find(uint64_t pc) {
   for (size_t slot = hash_slot(pc);; slot = (slot + 1) & (hash_slots_ - 1)) {
-    const uint32_t id = hash_[slot];
+    const auto [pc_low, id] = hash_[slot];
     if (id == 0) return nullptr;
-    if (blocks_[id - 1].pc == pc) return &blocks_[id - 1];
+    if (pc_low == static_cast<uint32_t>(pc) && blocks_[id - 1].pc == pc) return &blocks_[id - 1];
   }
 }
 
 // A dead block's slot is taken over by its successor, so a program address has one slot at most.
 void CodeCache::insert(Block& block) {
   for (size_t slot = hash_slot(block.pc);; slot = (slot + 1) & (hash_slots_ - 1)) {
-    const uint32_t id = hash_[slot];
+    const uint32_t id = hash_[slot].id;
     if (id == 0 || blocks_[id - 1].pc == block.pc) {
-      hash_[slot] = static_cast<uint32_t>(&block - blocks_) + 1;
+      hash_[slot] = {static_cast<uint32_t>(block.pc), static_cast<uint32_t>(&block - blocks_) + 1};
       return;
     }
   }
@@ -144,7 +157,7 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
   if (arena == nullptr || block_count_ == kMaxBlocks ||
       (block_count_ * 2 >= hash_slots_ && !grow_hash()) ||
       mark_count_ + Translator::kMaxInsns > kMaxMarks ||
-      arena->used + Translator::kMaxCodeBytes > arena->end) {
+      exit_count_ + kMaxExitsOfBlock > kMaxExits || !arena->has_room(Translator::kMaxCodeBytes)) {
     *why = channel::Reason::kCacheFull;
     return nullptr;
   }
@@ -153,14 +166,18 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
            reinterpret_cast<uint8_t*>(blocks_ + kMaxBlocks));
   prefault(reinterpret_cast<uint8_t*>(marks_ + mark_count_ + Translator::kMaxInsns),
            &marks_prefaulted_, reinterpret_cast<uint8_t*>(marks_ + kMaxMarks));
+  prefault(reinterpret_cast<uint8_t*>(exits_ + exit_count_ + kMaxExitsOfBlock), &exits_prefaulted_,
+           reinterpret_cast<uint8_t*>(exits_ + kMaxExits));
   Block& fresh = blocks_[block_count_];
-  Translator translator(*this, *segment, *arena, marks_ + mark_count_);
+  Translator translator(*this, *segment, *arena, marks_ + mark_count_, exits_ + exit_count_,
+                        exit_count_);
   if (!translator.translate(pc, &fresh)) {
     *why = translator.refusal();
     return nullptr;
   }
   fresh.first_mark = mark_count_;
   mark_count_ += fresh.mark_count;
+  exit_count_ += translator.exit_count();
   arena->used += fresh.code_bytes;
   __atomic_store_n(&arena->blocks[arena->block_count], block_count_, __ATOMIC_RELAXED);
   ++block_count_;
@@ -175,17 +192,42 @@ bool CodeCache::is_fresh(const Block& block) const {
   for (uint32_t i = 0; i < block.mark_count; ++i) {
     const InsnMark& mark = marks_[block.first_mark + i];
     const auto* source = reinterpret_cast<const uint8_t*>(block.segment_start + mark.pc_offset);
-    hash = Translator::hash_bytes(hash, source, mark.length);
+    hash = Translator::hash_insn(hash, source, mark.length);
   }
   return hash == block.source_hash;
 }
 
-void CodeCache::chain(const ExitRecord& record, const Block& target) {
-  auto* field = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(&record)) - record.field_back;
-  const int64_t distance = target.code - (field + 4);
-  if (distance != static_cast<int32_t>(distance))
-    return;  // another arena: keeps going through the stub
-  Emitter::set_rel32(field, target.code);
+uint8_t* CodeCache::chained(uint32_t number) const {
+  auto* after = reinterpret_cast<uint8_t*>(exits_[number].field) + sizeof(int32_t);
+  int32_t distance;
+  __builtin_memcpy(&distance, after - sizeof distance, sizeof distance);
+  return distance == 0 ? nullptr : after + distance;  // the way out lies right behind the jump
+}
+
+void CodeCache::chain(uint32_t number, const Block& target) {
+  Exit& exit = exits_[number];
+  auto* field = reinterpret_cast<uint8_t*>(exit.field);
+  Arena* arena = arena_of(field);
+  if (arena == nullptr) return;
+  // Between distant arenas exits keep going through the stub.
+  const int64_t distance = target.code - arena->base;
+  const bool reaches =
+      distance == static_cast<int32_t>(distance) &&
+      distance - int64_t{kArenaBytes} == static_cast<int32_t>(distance - int64_t{kArenaBytes});
+  if (exit.state == Exit::kLogged) {
+    if (reaches) Emitter::set_rel32(field, target.code);
+    return;
+  }
+  if (exit.state != Exit::kUnlogged || !arena->has_room(kMaxLoggedExitBytes)) return;
+  Emitter emit(arena->used, arena->end);
+  uint8_t* const code = emit.here();
+  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), number, exit.entry,
+                                         arena->logged_stub, reaches ? target.code : nullptr);
+  if (next == nullptr) return;
+  arena->used = emit.here();
+  exit.field = reinterpret_cast<uint64_t>(next) & kTargetMask;
+  exit.state = Exit::kLogged;
+  Emitter::set_rel32(field, code);
 }
 
 // A thunk compares the branch target with its block's address without touching flags:
@@ -194,7 +236,7 @@ void CodeCache::chain(const ExitRecord& record, const Block& target) {
 void CodeCache::publish_indirect(Block& block) {
   if (block.has_thunk) return;
   Arena* arena = arena_of(block.code);
-  if (arena == nullptr || arena->used + 128 > arena->end) return;
+  if (arena == nullptr || !arena->has_room(128)) return;
   const TlsOffsets tls = tls_offsets();
   Emitter emit(arena->used, arena->end);
   emit.align(16);
@@ -230,10 +272,13 @@ void CodeCache::drop(uint64_t start, uint64_t end) {
 void CodeCache::drop_segment(const Segment& segment) {
   for (uint32_t i = 0; i < block_count_; ++i) {
     Block& block = blocks_[i];
-    if (block.dead || block.pc < segment.start || block.pc >= segment.end) continue;
-    block.dead = true;
-    __atomic_store_n(block.code, uint8_t{0xcc}, __ATOMIC_RELEASE);
+    if (!block.dead && block.pc >= segment.start && block.pc < segment.end) drop_block(block);
   }
+}
+
+void CodeCache::drop_block(Block& block) {
+  block.dead = true;
+  __atomic_store_n(block.code, uint8_t{0xcc}, __ATOMIC_RELEASE);
 }
 
 void CodeCache::suspend_loaded_code() {
@@ -374,25 +419,30 @@ bool CodeCache::add_arena(uint64_t near_start, uint64_t near_end) {
   }
   auto* start = static_cast<uint8_t*>(base);
   Arena& arena = arenas_[arena_count_];
-  arena = {start, start + kArenaBytes, start, nullptr, nullptr, start, ids, 0};
+  arena.base = arena.used = arena.prefaulted = start;
+  arena.end = start + kArenaBytes;
+  arena.blocks = ids;
   Emitter emit(start, arena.end);
-  arena.exit_stub = emit.here();
-  emit_common_stub(emit, false, reinterpret_cast<uint64_t>(&unit_exit));
+  arena.unlogged_stub = emit.here();
+  emit_common_stub(emit, StubEntry::kRaxAndRcxLive, reinterpret_cast<uint64_t>(&unit_exit));
+  emit.align(16);
+  arena.logged_stub = emit.here();
+  emit_common_stub(emit, StubEntry::kRaxLive, reinterpret_cast<uint64_t>(&unit_exit));
   emit.align(16);
   arena.indirect_stub = emit.here();
-  emit_common_stub(emit, true, reinterpret_cast<uint64_t>(&unit_indirect));
+  emit_common_stub(emit, StubEntry::kNoneLive, reinterpret_cast<uint64_t>(&unit_indirect));
   emit.align(16);
   arena.used = emit.here();
   __atomic_store_n(&arena_count_, arena_count_ + 1, __ATOMIC_RELEASE);
   return true;
 }
 
-// Saves the program's registers and flags on the unit's stack, calls `function`(Thread*, rcx) and
-// goes on at the address it returns with everything restored. The program's rcx (and rax if
-// `indirect`) is already in TLS.
-void CodeCache::emit_common_stub(Emitter& emit, bool indirect, uint64_t function) {
+// Saves the program's registers and flags on the unit's stack, calls `function`(Thread*) and goes
+// on at the address it returns with everything restored.
+void CodeCache::emit_common_stub(Emitter& emit, StubEntry entry, uint64_t function) {
   const TlsOffsets tls = tls_offsets();
-  if (!indirect) emit.fs_store(tls.rax, Reg::kRax);
+  if (entry == StubEntry::kRaxAndRcxLive) emit.fs_store(tls.rcx, Reg::kRcx);
+  if (entry != StubEntry::kNoneLive) emit.fs_store(tls.rax, Reg::kRax);
   emit.fs_load(Reg::kRax, tls.thread);
   emit.code(0x48, 0x89, 0x60, kThreadSavedRsp);               // mov [rax+saved_rsp], rsp
   emit.code(0x48, 0x8b, 0x60, kThreadStackTop);               // mov rsp, [rax+stack_top]
@@ -400,7 +450,6 @@ void CodeCache::emit_common_stub(Emitter& emit, bool indirect, uint64_t function
   emit.code(0x52, 0x53, 0x55, 0x56, 0x57);                    // push rdx, rbx, rbp, rsi, rdi
   for (uint8_t r = 0; r < 8; ++r) emit.code(0x41, 0x50 + r);  // push r8..r15
   emit.code(0x48, 0x89, 0xc7);                                // mov rdi, rax
-  emit.code(0x48, 0x89, 0xce);                                // mov rsi, rcx
   emit.code(0x48, 0xb8);                                      // mov rax, function
   emit.u64(function);
   emit.code(0xff, 0xd0);  // call rax

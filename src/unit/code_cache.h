@@ -1,10 +1,10 @@
 // CodeCache: translated superblocks, where they are, and how translated code finds the next one.
 //
 // One cache per process, shared by its threads. Execution in it is lock free; changing it needs the
-// translator lock. Published code is immutable but for two things, both single aligned stores: the
-// rel32 of an exit that gets chained to its target, and the first byte of a superblock that is
-// dropped (it becomes int3, so that whoever reaches it leaves the cache). Nothing is ever freed: a
-// thread may be anywhere in it.
+// translator lock. Published code is immutable but for two things, both single atomic stores: the
+// rel32 of an exit that gets its logged code or is chained to its target, and the first byte of a
+// superblock that is dropped (it becomes int3, so that whoever reaches it leaves the cache).
+// Nothing is ever freed: a thread may be anywhere in it.
 //
 // A superblock follows not-taken conditionals and direct jumps and calls. It keeps the program's
 // registers, flags and stack exactly as the program would have them at each instruction boundary;
@@ -18,18 +18,20 @@
 #include "channel/layout.h"
 #include "unit/code_map.h"
 #include "unit/emitter.h"
+#include "unit/exit_code.h"
 
 namespace auxtrail::unit {
 
 // Cache bytes from code_offset up to the next mark stand for the instruction at segment_start +
 // pc_offset.
 struct InsnMark {
-  uint16_t code_offset;
-  uint8_t length;   // of the program's instruction
-  uint8_t path;     // conditionals of this superblock passed (not taken) before it
-  uint8_t spilled;  // 1: the program's rcx is in TlsBlock::rcx
   uint32_t pc_offset;
+  uint16_t code_offset;
+  uint8_t length;       // of the program's instruction
+  uint8_t path : 7;     // conditionals of this superblock passed (not taken) before it
+  uint8_t spilled : 1;  // the program's rcx is in TlsBlock::rcx
 };
+static_assert(sizeof(InsnMark) == 8);
 
 struct Block {
   uint64_t pc;
@@ -44,15 +46,6 @@ struct Block {
   bool has_thunk;  // reachable through the indirect branch table
 };
 
-// Sits in the cache behind each direct exit.
-struct ExitRecord {
-  uint64_t target;      // program address
-  uint32_t field_back;  // the exit's rel32 lies this many bytes before the record
-  uint16_t
-      is_end;  // 1: the instruction at target can't be translated, the window ends for `reason`
-  uint16_t reason;
-};
-
 class CodeCache {
  public:
   // Maps the tables, generates the common stubs and reads the program's mappings, once; later calls
@@ -64,10 +57,9 @@ class CodeCache {
   bool try_lock();
   void lock();  // waits; only for the program's normal flow, never in a handler
   void unlock();
-  void reset_lock_after_fork() {
-    __atomic_store_n(&lock_, 0u, __ATOMIC_RELEASE);
-    suspended_ = 0;
-  }
+  // In a forked child, single threaded. If a thread that is not here any more was changing the
+  // cache, all translations go and the program's mappings are read anew.
+  void after_fork();
 
   CodeMap& map() { return map_; }
 
@@ -76,8 +68,13 @@ class CodeCache {
   Block* get(uint64_t pc, bool may_translate, channel::Reason* why);
   // Whether the program's bytes are still those the block was made from.
   [[nodiscard]] bool is_fresh(const Block& block) const;
-  // Makes an exit go straight to `target` from now on.
-  static void chain(const ExitRecord& record, const Block& target);
+  // The exit of that number. Any thread, any time; `field` and `state` need the lock.
+  [[nodiscard]] Exit& exit(uint32_t number) { return exits_[number]; }
+  // Where the logged code of an exit goes on by itself; null while that is nowhere. Any time: once
+  // the logged code runs, `field` does not change any more.
+  [[nodiscard]] uint8_t* chained(uint32_t number) const;
+  // Makes an exit log inline and go straight to `target` from now on.
+  void chain(uint32_t number, const Block& target);
   // Makes `block` reachable by inline indirect lookup.
   void publish_indirect(Block& block);
 
@@ -114,24 +111,37 @@ class CodeCache {
     uint8_t* base;
     uint8_t* end;
     uint8_t* used;
-    uint8_t* exit_stub;      // common code behind direct exits
+    uint8_t* unlogged_stub;  // common code behind direct exits (exit_code.h)
+    uint8_t* logged_stub;
     uint8_t* indirect_stub;  // common code behind indirect lookups that miss
     uint8_t* prefaulted;     // memory is there up to here
     uint32_t* blocks;        // ids in the order of their code
-    uint32_t block_count;
+    uint32_t block_count = 0;
+
+    [[nodiscard]] bool has_room(size_t bytes) const { return used + bytes <= end; }
   };
   static constexpr size_t kMaxArenas = 16;
   static constexpr size_t kArenaBytes = size_t{48} << 20;
   static constexpr size_t kMaxBlocks = size_t{1} << 19;
   static constexpr size_t kMaxMarks = size_t{1} << 23;
+  static constexpr size_t kMaxExits = size_t{1} << 22;
   static constexpr size_t kFirstHashSlots = size_t{1} << 13;
   static constexpr size_t kTableEntries = 65536;
 
+  // Of the program's registers that a stub's caller has not saved in TLS.
+  enum class StubEntry : uint8_t { kRaxAndRcxLive, kRaxLive, kNoneLive };
+  // One hash slot: half of the address saves looking at most superblocks that are not it.
+  struct Slot {
+    uint32_t pc_low;
+    uint32_t id;  // of the block, plus 1
+  };
+
+  static void drop_block(Block& block);
   void reread_map();
   bool init();
   Arena* arena_for(Segment& segment);
   bool add_arena(uint64_t near_start, uint64_t near_end);
-  void emit_common_stub(Emitter& emit, bool indirect, uint64_t function);
+  void emit_common_stub(Emitter& emit, StubEntry entry, uint64_t function);
   Block* find(uint64_t pc);
   void insert(Block& block);
   bool grow_hash();
@@ -145,13 +155,16 @@ class CodeCache {
   uint32_t block_count_ = 0;
   InsnMark* marks_ = nullptr;
   uint32_t mark_count_ = 0;
-  uint32_t* hash_ = nullptr;   // block id + 1
+  Exit* exits_ = nullptr;
+  uint32_t exit_count_ = 0;
+  Slot* hash_ = nullptr;
   size_t hash_slots_ = 0;      // a power of two, at least twice the blocks
   uint64_t* table_ = nullptr;  // code address by the low 16 bits of an indirect target; below 2 GiB
   uint64_t exit_trap_ = 0;
   uint32_t lock_ = 0;
   uint8_t* blocks_prefaulted_ = nullptr;
   uint8_t* marks_prefaulted_ = nullptr;
+  uint8_t* exits_prefaulted_ = nullptr;
   uint32_t suspended_ = 0;
   bool ready_ = false;
   bool failed_ = false;

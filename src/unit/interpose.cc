@@ -42,8 +42,8 @@ long with_errno(long result) {
   return -1;
 }
 
-constexpr uint64_t page_down(uint64_t address) { return address & ~uint64_t{4095}; }
-constexpr uint64_t page_up(uint64_t address) { return (address + 4095) & ~uint64_t{4095}; }
+using sys::page_down;
+using sys::page_up;
 
 // Holds the cache's lock in the program's normal flow, with all signals blocked: a handler that
 // came here too would wait for itself, and one that left by siglongjmp would take the lock along.
@@ -52,10 +52,21 @@ class CacheLock {
   CacheLock() {
     (void)sys::call(SYS_rt_sigprocmask, SIG_SETMASK, sys::arg(&kAllSignals), sys::arg(&old_mask_),
                     8);
-    code_cache.lock();
+    if (is_own_process()) {
+      code_cache.lock();
+      held_ = true;
+      return;
+    }
+    // A vfork child shares the lock with its parent's threads. After a raw fork the thread that
+    // holds it may not exist here, but then nobody else does either.
+    constexpr int kPatience = 1000;
+    for (int i = 0; i < kPatience && !held_; ++i) {
+      held_ = code_cache.try_lock();
+      if (!held_) sys::sched_yield();
+    }
   }
   ~CacheLock() {
-    code_cache.unlock();
+    if (held_) code_cache.unlock();
     (void)sys::call(SYS_rt_sigprocmask, SIG_SETMASK, sys::arg(&old_mask_), 0, 8);
   }
   CacheLock(const CacheLock&) = delete;
@@ -63,6 +74,7 @@ class CacheLock {
 
  private:
   uint64_t old_mask_ = 0;
+  bool held_ = false;
 };
 
 // The program is about to replace, remove or write to [start, end).

@@ -38,8 +38,8 @@ bool load_bias(int fd, const Elf64_Ehdr& header, uint64_t start, uint64_t offset
   for (uint16_t i = 0; i < header.e_phnum && i < 64; ++i) {
     Elf64_Phdr segment;
     if (!read_at(fd, header.e_phoff + i * sizeof segment, &segment, sizeof segment)) return false;
-    if (segment.p_type == PT_LOAD && (segment.p_offset & ~uint64_t{4095}) == offset) {
-      *bias = start - (segment.p_vaddr & ~uint64_t{4095});
+    if (segment.p_type == PT_LOAD && sys::page_down(segment.p_offset) == offset) {
+      *bias = start - sys::page_down(segment.p_vaddr);
       return true;
     }
   }

@@ -31,6 +31,14 @@ void rseq_forget(uint64_t start, uint64_t end, uint64_t key);
 // The abort handler of the sequence that holds `pc`, 0 if it is in none.
 uint64_t rseq_abort_of(uint64_t pc);
 
+// The CPU the thread runs on, from its rseq area; negative if libc registered none.
+inline int32_t rseq_cpu() {
+  if (&__rseq_size == nullptr || __rseq_size == 0) return -1;
+  int32_t cpu;
+  asm volatile("movl %%fs:4(%1), %0" : "=r"(cpu) : "r"(__rseq_offset));
+  return cpu;
+}
+
 inline bool rseq_touches(const isa::Insn& insn, const uint8_t* code) {
   if (insn.segment != 0x64 || insn.disp_size == 0) return false;
   const bool is_store = insn.map == 0 && (insn.opcode == 0x89 || insn.opcode == 0xc7);

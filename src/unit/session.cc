@@ -106,15 +106,9 @@ bool send_hello(int fd, const Hello& hello, const int* descriptors, size_t count
   return sys::call(SYS_sendmsg, fd, sys::arg(&message), MSG_NOSIGNAL) == sizeof hello;
 }
 
-uint64_t period_of(const SessionConfig& config) {
-  const perf_event_attr& sampler = config.sampler;
-  if (sampler.freq == 0) return sampler.sample_period != 0 ? sampler.sample_period : 1;
-  return sampler.sample_freq != 0 ? 1000000000 / sampler.sample_freq : 1000000;
-}
-
 void configure_windows(const SessionConfig& config) {
   window_config.pid = static_cast<uint32_t>(sys::getpid());
-  window_config.period = period_of(config);
+  window_config.period = period_of(config.sampler);
   // Only clocks have a period in time; for anything else a millisecond is the rate windows are
   // sized for.
   const bool is_clock = config.trigger.type == PERF_TYPE_SOFTWARE &&
@@ -161,13 +155,11 @@ bool start_on(int fd) {
   return sent;
 }
 
-// Thread, stack, window buffer and log in one lazily committed mapping.
+// Thread, stack and log in one lazily committed mapping.
 Thread* map_thread() {
-  constexpr size_t kBufferBytes = kMaxAuxSampleBytes + 4096;
   constexpr size_t kGuard = 4096;
-  constexpr size_t kThreadBytes = (sizeof(Thread) + 4095) & ~size_t{4095};
-  constexpr size_t kTotal =
-      kGuard + kUnitStackBytes + kThreadBytes + kBufferBytes + 2 * kLogAlignment;
+  constexpr size_t kThreadBytes = sys::page_up(sizeof(Thread));
+  constexpr size_t kTotal = kGuard + kUnitStackBytes + kThreadBytes + 2 * kLogAlignment;
   auto* at = static_cast<char*>(sys::mmap(nullptr, kTotal, PROT_READ | PROT_WRITE,
                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE));
   if (at == nullptr) return nullptr;
@@ -175,9 +167,8 @@ Thread* map_thread() {
   char* stack_top = at + kGuard + kUnitStackBytes;
   auto* thread = new (stack_top) Thread();
   thread->stack_top = reinterpret_cast<uint64_t>(stack_top);
-  thread->window_buffer = reinterpret_cast<uint8_t*>(stack_top + kThreadBytes);
-  const auto log_area = reinterpret_cast<uint64_t>(stack_top + kThreadBytes + kBufferBytes);
-  thread->log_end = (log_area + 2 * kLogAlignment) & ~(kLogAlignment - 1);
+  const auto log_area = reinterpret_cast<uint64_t>(stack_top + kThreadBytes);
+  thread->log_end = (log_area + 2 * kLogAlignment - kLogOverrunBytes) & ~(kLogAlignment - 1);
   return thread;
 }
 

@@ -24,6 +24,9 @@ inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, lo
   return result;
 }
 
+constexpr uint64_t page_down(uint64_t address) { return address & ~uint64_t{4095}; }
+constexpr uint64_t page_up(uint64_t address) { return page_down(address + 4095); }
+
 inline bool is_error(long result) { return result < 0 && result > -4096; }
 template <class T>
 long arg(T* pointer) {
@@ -39,12 +42,12 @@ inline void* mmap(void* hint, size_t bytes, int prot, int flags, int fd = -1, lo
   if (!may_map) return nullptr;
   const long result = call(SYS_mmap, arg(hint), static_cast<long>(bytes), prot, flags, fd, offset);
   if (is_error(result)) return nullptr;
-  __atomic_fetch_add(&mapped_bytes, (bytes + 4095) & ~size_t{4095}, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&mapped_bytes, page_up(bytes), __ATOMIC_RELAXED);
   return reinterpret_cast<void*>(result);
 }
 inline void munmap(void* at, size_t bytes) {
   (void)call(SYS_munmap, arg(at), static_cast<long>(bytes));
-  __atomic_fetch_sub(&mapped_bytes, (bytes + 4095) & ~size_t{4095}, __ATOMIC_RELAXED);
+  __atomic_fetch_sub(&mapped_bytes, page_up(bytes), __ATOMIC_RELAXED);
 }
 inline int gettid() { return static_cast<int>(call(SYS_gettid)); }
 inline int getpid() { return static_cast<int>(call(SYS_getpid)); }

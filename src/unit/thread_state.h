@@ -29,7 +29,7 @@ struct TlsBlock {
   uint64_t rcx;  // the program's rcx and rax while translated code borrows them
   uint64_t rax;
   uint64_t log;      // where the next log entry goes
-  uint64_t target;   // target of the indirect branch being taken
+  uint64_t target;   // target of the indirect branch being taken; an exit's number on its way out
   uint64_t resume;   // code address at which a stub leaves
   uint64_t exit_pc;  // program address at which the window ends
   Thread* thread;    // null until the first overflow
@@ -42,18 +42,34 @@ struct TlsBlock {
 
 extern __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));
 
-// One logged transfer. Low 48 bits: 0, or the target of an indirect branch. Highest byte: with a
-// target, the conditional outcomes before the branch behind a leading 1 bit. Without one, the
-// outcomes stand in the low bits.
+// The log: one entry per transfer between superblocks.
+//
+// A direct transfer takes one unit of eight bytes: direct_entry(). An indirect branch takes
+// kIndirectUnits of them, of which only the first is written: its target in the low 48 bits and, in
+// the highest byte, the conditional outcomes before it behind a leading 1 bit. So one unit never
+// stands for much more than a byte of packets (kMaxUnitBytes6), and the room left in a window says
+// well how far the log may go.
 using LogEntry = uint64_t;
 inline constexpr uint32_t kMaxPathBits =
-    7;  // conditionals of one superblock: they must fit the highest byte
+    7;  // conditionals of one superblock: with the leading bit they must fit the highest byte
 inline constexpr uint64_t kTargetMask = 0x0000ffffffffffff;
+inline constexpr size_t kIndirectUnits = 8;
+// Six times the most that one unit can become: seven outcomes at six to a byte. An indirect entry
+// has these, a byte for what the TIP flushes unfilled, and the TIP itself.
+inline constexpr size_t kMaxUnitBytes6 = kMaxPathBits;
+static_assert(kIndirectUnits * kMaxUnitBytes6 >=
+              kMaxPathBits + 6 * (1 + pt::PacketWriter::kMaxTipBytes));
 
-// The log's end lies on a 64 KiB boundary: "full" is "the low 16 bits of the position are zero",
-// which translated code can test without touching flags.
-inline constexpr size_t kLogEntries = 1024;
+// `count` outcomes, the oldest in the highest of the low `count` bits, taken = 1.
+constexpr uint32_t direct_entry(uint32_t outcomes, uint32_t count) { return count << 8 | outcomes; }
+
+// "Full" is "bits 8 to 15 of the position are zero", which translated code can test without
+// touching flags (movzx from ch or ah). So the log's end lies on a 64 KiB boundary, and an entry
+// may reach beyond it by less than 256 bytes.
+inline constexpr size_t kLogUnits = 512;
 inline constexpr size_t kLogAlignment = 65536;
+inline constexpr size_t kLogOverrunBytes = kIndirectUnits * sizeof(LogEntry);
+static_assert(kLogOverrunBytes < 256 && kLogUnits * sizeof(LogEntry) <= kLogAlignment - 256);
 
 inline constexpr size_t kMaxAuxSampleBytes = 65536;
 inline constexpr size_t kUnitStackBytes = 32 * 1024;
@@ -70,14 +86,13 @@ struct Thread {
   uint64_t log_start;  // of the current chunk
 
   pt::PacketWriter writer;
-  uint8_t* window_buffer;     // kMaxAuxSampleBytes and some slack
   size_t window_limit_bytes;  // what the packets of a window may fill, its end included
   uint64_t window_branches;
 
   uint64_t window_start_ticks;
-  uint64_t window_start_cpu_ns;
-  uint64_t translation_ticks;  // left for translating cold code; may go below zero for a moment
-  uint64_t last_tsc;           // TSC packets of one thread grow strictly
+  uint64_t window_half_cpu_ns;  // the thread's CPU time after half of the window's limit, or 0
+  uint64_t translation_ticks;   // left for translating cold code; may go below zero for a moment
+  uint64_t last_tsc;            // TSC packets of one thread grow strictly
 
   uint64_t saved_mask;         // the program's signal mask during a window
   channel::Reason end_reason;  // set by whoever decides to end the window

@@ -10,13 +10,15 @@ using isa::Insn;
 using isa::InsnClass;
 
 Translator::Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena,
-                       InsnMark* marks)
+                       InsnMark* marks, Exit* exits, uint32_t first_exit)
     : cache_(cache),
       segment_(segment),
       arena_(arena),
       marks_(marks),
       tls_(tls_offsets()),
-      emit_(arena.used, arena.end) {}
+      emit_(arena.used, arena.end),
+      exits_(exits),
+      first_exit_(first_exit) {}
 
 bool Translator::translate(uint64_t pc, Block* block) {
   emit_.align(16);
@@ -24,21 +26,20 @@ bool Translator::translate(uint64_t pc, Block* block) {
   pc_ = pc;
   for (;;) {
     if (insns_ == kMaxInsns || path_ == kMaxPathBits) {
-      leave(pc_, 1u << path_, false, Reason::kFull);
+      leave(pc_, Exit::kLogged, Reason::kFull);
       break;
     }
     if (pc_ < segment_.start || pc_ >= segment_.end) {  // ran off the segment's end
       if (insns_ == 0) return refuse(Reason::kForeignCode), false;
-      leave(pc_, 1u << path_, false, Reason::kFull);
+      leave(pc_, Exit::kLogged, Reason::kFull);
       break;
     }
     if (rseq_abort_of(pc_) != 0) {
       (void)refuse(Reason::kRseq);
       break;
     }
-    const uint64_t left = segment_.end - pc_;
-    const Insn insn = isa::decode(reinterpret_cast<const uint8_t*>(pc_),
-                                  left < 15 ? static_cast<size_t>(left) : 15);
+    const Insn insn =
+        isa::decode(reinterpret_cast<const uint8_t*>(pc_), static_cast<size_t>(segment_.end - pc_));
     if (step(insn) == Step::kEnded) break;
   }
   if (insns_ == 0 || emit_.overflowed()) return false;
@@ -99,18 +100,18 @@ Translator::Step Translator::step(const Insn& insn) {
 // superblock.
 Translator::Step Translator::refuse(Reason reason) {
   refusal_ = reason;
-  if (insns_ != 0) leave(pc_, 1u << path_, true, reason);
+  if (insns_ != 0) leave(pc_, Exit::kEnd, reason);
   return Step::kEnded;
 }
 
 void Translator::mark(const Insn& insn, bool spilled) {
   hash_before_mark_ = hash_;
-  marks_[insns_++] = {.code_offset = static_cast<uint16_t>(emit_.here() - start_),
+  marks_[insns_++] = {.pc_offset = static_cast<uint32_t>(pc_ - segment_.start),
+                      .code_offset = static_cast<uint16_t>(emit_.here() - start_),
                       .length = insn.length,
-                      .path = static_cast<uint8_t>(path_),
-                      .spilled = static_cast<uint8_t>(spilled),
-                      .pc_offset = static_cast<uint32_t>(pc_ - segment_.start)};
-  hash_ = hash_bytes(hash_, reinterpret_cast<const uint8_t*>(pc_), insn.length);
+                      .path = static_cast<uint8_t>(path_ & 0x7f),
+                      .spilled = spilled};
+  hash_ = hash_insn(hash_, reinterpret_cast<const uint8_t*>(pc_), insn.length);
 }
 
 void Translator::unmark() {
@@ -138,7 +139,11 @@ bool Translator::copy(const Insn& insn) {
   uint8_t* copied = emit_.here();
   const Emitter before = emit_;
   mark(insn, false);
-  emit_.copy(reinterpret_cast<const uint8_t*>(pc_), insn.length);
+  if (segment_.end - pc_ >= 16) {
+    emit_.copy_within_16(reinterpret_cast<const uint8_t*>(pc_), insn.length);
+  } else {
+    emit_.copy(reinterpret_cast<const uint8_t*>(pc_), insn.length);
+  }
   if (insn.rip_relative && !fix_displacement(insn, copied, insn.disp_offset, insn.length)) {
     emit_ = before;
     unmark();
@@ -150,29 +155,36 @@ bool Translator::copy(const Insn& insn) {
 
 void Translator::conditional(const Insn& insn) {
   mark(insn, false);
+  emit_.pad_for_field(2);
   emit_.code(0x0f, 0x80 | (insn.opcode & 0x0f));
-  side_exits_[side_exit_count_++] = {emit_.rel32_later(), insn.target(pc_),
-                                     static_cast<uint8_t>(path_)};
-  ++path_;
+  side_exit(insn.target(pc_), emit_.rel32_later());
   pc_ += insn.length;
 }
 
 // loop/jrcxz only reach eight bits: they jump over a short jump to a long one.
 void Translator::loop(const Insn& insn) {
   mark(insn, false);
-  if (insn.address_size_32) emit_.byte(0x67);
+  emit_.pad_for_field(insn.address_size_32 ? 6 : 5);
+  if (insn.address_size_32) emit_.code(0x67);
   emit_.code(insn.opcode, 0x02, 0xeb, 0x05, 0xe9);
-  side_exits_[side_exit_count_++] = {emit_.rel32_later(), insn.target(pc_),
-                                     static_cast<uint8_t>(path_)};
-  ++path_;
+  side_exit(insn.target(pc_), emit_.rel32_later());
   pc_ += insn.length;
+}
+
+// The conditional just emitted leaves for `target` if taken; finish() makes the way there.
+void Translator::side_exit(uint64_t target, uint8_t* field) {
+  exits_[exit_count_++] = {.target = target & kTargetMask,
+                           .entry = static_cast<uint16_t>(direct_entry(1, ++path_)),
+                           .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
+                           .reason = 0,
+                           .state = Exit::kUnlogged};
 }
 
 // Goes on with the code at `target` in the same superblock where that is possible.
 Translator::Step Translator::follow(uint64_t target) {
   const uint64_t first = segment_.start + marks_[0].pc_offset;
   if (target < segment_.start || target >= segment_.end || target == first) {
-    leave(target, 1u << path_, false, Reason::kFull);
+    leave(target, Exit::kLogged, Reason::kFull);
     return Step::kEnded;
   }
   pc_ = target;
@@ -196,12 +208,12 @@ bool Translator::load_target(const Insn& insn) {
   const auto* source = reinterpret_cast<const uint8_t*>(pc_);
   if (insn.rip_relative && (insn.address_size_32 || insn.disp_size != 4)) return false;
   uint8_t* copied = emit_.here();
-  if (insn.segment != 0) emit_.byte(insn.segment);
-  if (insn.address_size_32) emit_.byte(0x67);
-  emit_.byte(0x48 | (insn.rex & 0x03));
-  emit_.byte(0x8b);
+  if (insn.segment != 0) emit_.code(insn.segment);
+  if (insn.address_size_32) emit_.code(0x67);
+  emit_.code(0x48 | (insn.rex & 0x03));
+  emit_.code(0x8b);
   const uint8_t modrm = source[insn.modrm_offset];
-  emit_.byte(static_cast<uint8_t>((modrm & 0xc7) | 0x08));
+  emit_.code(static_cast<uint8_t>((modrm & 0xc7) | 0x08));
   const size_t rest = insn.length - insn.modrm_offset - 1u;
   emit_.copy(source + insn.modrm_offset + 1, rest);
   const auto length = static_cast<size_t>(emit_.here() - copied);
@@ -214,7 +226,7 @@ Translator::Step Translator::indirect(const Insn& insn) {
   mark(insn, true);
   emit_.fs_store(tls_.rcx, Reg::kRcx);
   if (insn.cls == InsnClass::kReturn) {
-    emit_.byte(0x59);  // pop rcx
+    emit_.code(0x59);  // pop rcx
     if (insn.return_pop != 0) {
       emit_.code(0x48, 0x8d, 0xa4, 0x24);  // lea rsp, [rsp+imm32]
       emit_.u32(insn.return_pop);
@@ -227,12 +239,12 @@ Translator::Step Translator::indirect(const Insn& insn) {
   if (insn.cls == InsnClass::kCallIndirect) push_return_address(pc_ + insn.length);
   emit_.fs_store(tls_.rax, Reg::kRax);
   emit_.fs_load(Reg::kRax, tls_.log);
-  emit_.code(0x48, 0x89, 0x08);               // mov [rax], rcx
-  emit_.code(0xc6, 0x40, 0x07, 1u << path_);  // mov byte [rax+7], outcomes
-  emit_.code(0x48, 0x8d, 0x40, 0x08);         // lea rax, [rax+8]
+  emit_.code(0x48, 0x89, 0x08);                                     // mov [rax], rcx
+  emit_.code(0xc6, 0x40, 0x07, 1u << path_);                        // mov byte [rax+7], outcomes
+  emit_.code(0x48, 0x8d, 0x40, kIndirectUnits * sizeof(LogEntry));  // lea rax, [rax+...]
   emit_.fs_store(tls_.log, Reg::kRax);
   emit_.fs_store(tls_.target, Reg::kRcx);
-  emit_.code(0x0f, 0xb7, 0xc8);  // movzx ecx, ax
+  emit_.code(0x0f, 0xb6, 0xcc);  // movzx ecx, ah
   emit_.code(0xe3, 9 + 3 + 7);   // jrcxz full
   emit_.fs_load(Reg::kRcx, tls_.target);
   emit_.code(0x0f, 0xb7, 0xc1);  // movzx eax, cx
@@ -242,54 +254,30 @@ Translator::Step Translator::indirect(const Insn& insn) {
   return Step::kEnded;
 }
 
-// The way to another superblock (or, with `is_end`, out of the window): log the outcomes, count, go
-// on.
-void Translator::leave(uint64_t target, uint32_t path_entry, bool is_end, Reason reason) {
-  emit_.fs_store(tls_.rcx, Reg::kRcx);
-  emit_.fs_load(Reg::kRcx, tls_.log);
-  emit_.code(0x48, 0xc7, 0x01);  // mov qword [rcx], outcomes
-  emit_.u32(path_entry);
-  emit_.code(0x48, 0x8d, 0x49, 0x08);  // lea rcx, [rcx+8]
-  emit_.fs_store(tls_.log, Reg::kRcx);
-  emit_.code(0x0f, 0xb7, 0xc9);  // movzx ecx, cx
-  emit_.byte(0xe3);              // jrcxz cold
-  uint8_t* short_field = emit_.here();
-  emit_.byte(0);
-  emit_.fs_load(Reg::kRcx, tls_.rcx);
-  emit_.align_field(1);
-  emit_.byte(0xe9);  // jmp cold, later chained to the target
-  uint8_t* field = emit_.rel32_later();
-  uint8_t* cold = emit_.here();
-  emit_.code(0x48, 0x8d, 0x0d);  // lea rcx, [rip+record]
-  uint8_t* record_field = emit_.rel32_later();
-  emit_.jump(arena_.exit_stub);
-  emit_.align(8);
-  uint8_t* record = emit_.here();
-  emit_.u64(target);
-  emit_.u32(static_cast<uint32_t>(record - field));
-  emit_.code(is_end ? 1 : 0, 0, static_cast<uint8_t>(reason), 0);
-  if (emit_.overflowed()) return;
-  *short_field = static_cast<uint8_t>(cold - (short_field + 1));
-  Emitter::set_rel32(field, cold);
-  Emitter::set_rel32(record_field, record);
+// The way to another superblock (or, as kEnd, out of the window).
+void Translator::leave(uint64_t target, Exit::State state, Reason reason) {
+  const uint32_t entry = direct_entry(0, path_);
+  const uint8_t* field =
+      emit_logged_exit(emit_, tls_, first_exit_ + exit_count_, entry, arena_.logged_stub, nullptr);
+  exits_[exit_count_++] = {.target = target & kTargetMask,
+                           .entry = static_cast<uint16_t>(entry),
+                           .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
+                           .reason = static_cast<uint8_t>(reason),
+                           .state = state};
 }
 
-// Stubs of the taken conditionals, then the return addresses that calls push.
+// The ways out of the taken conditionals, then the return addresses that calls push.
 void Translator::finish() {
-  for (uint32_t i = 0; i < side_exit_count_; ++i) {
-    const SideExit& exit = side_exits_[i];
+  for (uint32_t i = 0; i < exit_count_; ++i) {
+    if (exits_[i].state != Exit::kUnlogged) continue;
     if (emit_.overflowed()) return;
-    uint8_t* stub = emit_.here();
-    const uint32_t outcomes = 1u << (exit.path + 1) | 1u;
-    leave(exit.target, outcomes, false, Reason::kFull);
-    const auto distance = static_cast<uint32_t>(stub - (exit.field + 4));
-    __builtin_memcpy(exit.field, &distance, 4);
+    Emitter::set_rel32(reinterpret_cast<uint8_t*>(exits_[i].field), emit_.here());
+    emit_unlogged_exit(emit_, tls_, first_exit_ + i, arena_.unlogged_stub);
   }
   emit_.align(8);
   for (uint32_t i = 0; i < constant_count_; ++i) {
     if (emit_.overflowed()) return;
-    const auto distance = static_cast<uint32_t>(emit_.here() - (constants_[i].field + 4));
-    __builtin_memcpy(constants_[i].field, &distance, 4);
+    Emitter::set_rel32(constants_[i].field, emit_.here());
     emit_.u64(constants_[i].value);
   }
 }

@@ -8,7 +8,8 @@
 //    meanwhile;
 //  - flags are never touched: only mov, lea, movzx, jrcxz, push/pop forms are added;
 //  - return addresses pushed are the program's own;
-//  - every way out of a superblock logs (so each cycle is counted and the log is unambiguous).
+//  - every way out of a superblock logs (so each cycle is counted and the log is unambiguous);
+//    exit_code.h has the form of the direct ones.
 #pragma once
 
 #include <cstddef>
@@ -26,24 +27,41 @@ class Translator {
   static constexpr size_t kMaxCodeBytes = 4096;
   static constexpr uint64_t kHashSeed = 0xcbf29ce484222325;
 
-  static uint64_t hash_bytes(uint64_t hash, const uint8_t* bytes, size_t count) {
-    for (size_t i = 0; i < count; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;
-    return hash;
+  // Adds one instruction of at most 15 bytes to a hash.
+  static uint64_t hash_insn(uint64_t hash, const uint8_t* bytes, size_t count) {
+    if (count > 8) {
+      hash = hash_word(hash, load(bytes, 8));
+      bytes += 8;
+      count -= 8;
+    }
+    return hash_word(hash, load(bytes, count));
   }
 
-  Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena, InsnMark* marks);
+  // `exits` has room for kMaxPathBits + 1, numbered from `first_exit` on.
+  Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena, InsnMark* marks,
+             Exit* exits, uint32_t first_exit);
 
   // Fills `block` (all but first_mark). False if not even the first instruction can be translated.
   bool translate(uint64_t pc, Block* block);
   [[nodiscard]] channel::Reason refusal() const { return refusal_; }
+  [[nodiscard]] uint32_t exit_count() const { return exit_count_; }
 
  private:
   enum class Step : uint8_t { kContinue, kEnded };
-  struct SideExit {
-    uint8_t* field;  // rel32 that must reach the stub
-    uint64_t target;
-    uint8_t path;  // conditionals before the taken one
-  };
+  static uint64_t hash_word(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    return hash ^ hash >> 32;
+  }
+  // 1 to 8 bytes as a number. Reads eight where they lie in one page: they are mapped then.
+  static uint64_t load(const uint8_t* bytes, size_t count) {
+    uint64_t value = 0;
+    if (reinterpret_cast<uintptr_t>(bytes) % channel::kPageBytes <= channel::kPageBytes - 8) {
+      __builtin_memcpy(&value, bytes, sizeof value);
+      return value & ~uint64_t{0} >> (64 - 8 * count);
+    }
+    for (size_t i = 0; i < count; ++i) value |= uint64_t{bytes[i]} << (8 * i);
+    return value;
+  }
 
   Step step(const isa::Insn& insn);
   Step refuse(channel::Reason reason);
@@ -58,7 +76,8 @@ class Translator {
   Step call(const isa::Insn& insn);
   bool load_target(const isa::Insn& insn);
   Step indirect(const isa::Insn& insn);
-  void leave(uint64_t target, uint32_t path_entry, bool is_end, channel::Reason reason);
+  void side_exit(uint64_t target, uint8_t* field);
+  void leave(uint64_t target, Exit::State state, channel::Reason reason);
   void finish();
 
   CodeCache& cache_;
@@ -73,8 +92,9 @@ class Translator {
   uint64_t hash_before_mark_ = kHashSeed;
   uint32_t insns_ = 0;
   uint32_t path_ = 0;
-  SideExit side_exits_[kMaxPathBits];
-  uint32_t side_exit_count_ = 0;
+  Exit* exits_;
+  uint32_t first_exit_;
+  uint32_t exit_count_ = 0;
   struct Constant {
     uint8_t* field;
     uint64_t value;

@@ -15,15 +15,12 @@ constexpr uint64_t kTimerMaxHz = 250;
 
 uint64_t timer_period_ns = 0;  // 0: the trigger is no timer
 
-uint64_t period_ns_of(const perf_event_attr& attr) {
-  const uint64_t period = attr.freq != 0
-                              ? (attr.sample_freq != 0 ? 1000000000 / attr.sample_freq : 1000000)
-                              : attr.sample_period;
-  const uint64_t shortest = 1000000000 / kTimerMaxHz;
-  return period < shortest ? shortest : period;
-}
-
 }  // namespace
+
+uint64_t period_of(const perf_event_attr& attr) {
+  if (attr.freq == 0) return attr.sample_period != 0 ? attr.sample_period : 1;
+  return attr.sample_freq != 0 ? 1000000000 / attr.sample_freq : 1000000;
+}
 
 OpenTrigger trigger_open(const perf_event_attr& attr) {
   OpenTrigger result;
@@ -36,7 +33,9 @@ OpenTrigger trigger_open(const perf_event_attr& attr) {
     return result;
   }
   result.kernel_errno = static_cast<int>(-fd);
-  timer_period_ns = period_ns_of(attr);
+  constexpr uint64_t kShortest = 1000000000 / kTimerMaxHz;
+  const uint64_t wanted = period_of(attr);
+  timer_period_ns = wanted < kShortest ? kShortest : wanted;
   result.kind = channel::Trigger::kThreadTimer;
   result.timer_hz = static_cast<uint32_t>(1000000000 / timer_period_ns);
   trigger_start_thread();

@@ -17,6 +17,9 @@ struct OpenTrigger {
   uint32_t timer_hz = 0;
 };
 
+// The period that `attr` asks for; a frequency as nanoseconds between overflows.
+uint64_t period_of(const perf_event_attr& attr);
+
 // Opens the trigger for the calling thread. A kernel event also covers threads created later; with
 // timers, trigger_start_thread() must run in each new thread.
 OpenTrigger trigger_open(const perf_event_attr& attr);

@@ -103,7 +103,7 @@ void after_fork_in_child() {
   tls_block = {};
   tls_block.trap_blocked = trap_blocked;
   signals_after_fork();
-  code_cache.reset_lock_after_fork();
+  code_cache.after_fork();
   trigger_close();  // timers are not inherited
   session_forget();
   if (follow && !session.stopped && !must_not_sample()) (void)session_start(socket_path);
@@ -114,7 +114,7 @@ int note_module(dl_phdr_info* module, size_t, void*) {
     const Elf64_Phdr& segment = module->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
     const uint64_t start = module->dlpi_addr + segment.p_vaddr;
-    code_cache.map().note_initial(start & ~uint64_t{4095}, start + segment.p_memsz);
+    code_cache.map().note_initial(sys::page_down(start), start + segment.p_memsz);
   }
   return 0;
 }

@@ -17,11 +17,11 @@ WindowConfig window_config;
 
 namespace {
 
-// Bytes that one log entry can become: seven outcomes (two TNT packets) and a TIP.
-constexpr size_t kMaxEntryBytes = 2 + pt::PacketWriter::kMaxTipBytes;
-// Pending outcomes of earlier entries that a TIP flushes, and the window's end.
-constexpr size_t kReservedBytes = 8 + pt::PacketWriter::kMaxEndBytes;
-constexpr size_t kMinChunkEntries = 8;
+// Pending outcomes of earlier entries that a TIP flushes, what a last entry reaches beyond the
+// log's end, and the window's end.
+constexpr size_t kReservedBytes =
+    8 + kIndirectUnits * kMaxUnitBytes6 / 6 + 1 + pt::PacketWriter::kMaxEndBytes;
+constexpr size_t kMinChunkUnits = 32;
 
 constexpr uint64_t kMaxTranslationUs = 30;
 
@@ -52,24 +52,28 @@ struct TickRate {
 };
 TickRate rate;
 
-bool log_is_full(uint64_t position) { return (position & (kLogAlignment - 1)) == 0; }
+bool log_is_full(uint64_t position) { return (position & 0xff00) == 0; }
 
 void drain(Thread& thread, uint64_t position) {
   pt::PacketWriter writer = thread.writer;
   uint64_t branches = 0;
   const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
   const auto* end = reinterpret_cast<const LogEntry*>(position);
-  for (; entry != end; ++entry) {
+  while (entry < end) {
     const LogEntry value = *entry;
-    const auto top = static_cast<uint32_t>(value >> 56);
-    const uint32_t path = top != 0 ? top : static_cast<uint32_t>(value);
-    const auto count = static_cast<uint32_t>(31 - __builtin_clz(path));
-    writer.tnt(path ^ 1u << count, count);
-    branches += count;
-    if (top != 0) {
+    const auto path = static_cast<uint32_t>(value >> 56);
+    if (path == 0) {
+      const auto count = static_cast<uint32_t>(value >> 8);
+      writer.tnt(static_cast<uint8_t>(value), count);
+      branches += count;
+      ++entry;
+    } else {
+      const auto count = static_cast<uint32_t>(31 - __builtin_clz(path));
+      writer.tnt(path ^ 1u << count, count);
       writer.flush_tnt();
       writer.tip(value & kTargetMask);
-      ++branches;
+      branches += count + 1;
+      entry += kIndirectUnits;
     }
   }
   thread.writer = writer;
@@ -77,26 +81,28 @@ void drain(Thread& thread, uint64_t position) {
   thread.log_start = position;
 }
 
-// Sets the log up for as many entries as surely fit the window's remaining bytes; false if too few
+// Sets the log up for as many units as surely fit the window's remaining bytes; false if too few
 // do.
 bool next_chunk(Thread& thread) {
   const size_t used = thread.writer.size_bytes() + kReservedBytes;
   if (used >= thread.window_limit_bytes) return false;
-  size_t entries = (thread.window_limit_bytes - used) / kMaxEntryBytes;
-  if (entries < kMinChunkEntries) return false;
-  if (entries > kLogEntries) entries = kLogEntries;
-  thread.log_start = thread.log_end - entries * sizeof(LogEntry);
+  size_t units = (thread.window_limit_bytes - used) * 6 / kMaxUnitBytes6;
+  if (units < kMinChunkUnits) return false;
+  if (units > kLogUnits) units = kLogUnits;
+  thread.log_start = thread.log_end - units * sizeof(LogEntry);
   tls_block.log = thread.log_start;
   return true;
 }
 
-// A window may take a quarter of the CPU time between overflows; the program must get on. The TSC
-// also counts while the thread is preempted: the thread's own clock decides, but costs a system
-// call.
-bool out_of_time(const Thread& thread) {
-  const uint64_t limit_us = window_config.period_ns / 4000 + 20;
-  if (ticks() - thread.window_start_ticks <= limit_us * rate.per_us) return false;
-  return thread_cpu_ns() - thread.window_start_cpu_ns > limit_us * 1000;
+// A window may take an eighth of the time between overflows; the program must get on. The TSC also
+// counts while the thread is preempted, its own clock costs a system call: the first half of the
+// limit is measured with the one, the second half with the other.
+bool out_of_time(Thread& thread) {
+  const uint64_t half_us = window_config.period_ns / 16000 + 10;
+  if (ticks() - thread.window_start_ticks <= half_us * rate.per_us) return false;
+  const uint64_t cpu_ns = thread_cpu_ns();
+  if (thread.window_half_cpu_ns == 0) thread.window_half_cpu_ns = cpu_ns;
+  return cpu_ns - thread.window_half_cpu_ns > half_us * 1000;
 }
 
 uint64_t leave_at(Thread& thread, uint64_t pc, Reason reason) {
@@ -122,16 +128,19 @@ Block* get_block(Thread& thread, uint64_t pc, Reason* why) {
   return block;
 }
 
-// Where to go on for the program address `pc`: a superblock's code, or the exit trap.
-uint64_t continue_at(Thread& thread, uint64_t pc, const ExitRecord* record) {
+constexpr uint32_t kNoExit = ~uint32_t{0};
+
+// Where to go on for the program address `pc`: a superblock's code, or the exit trap. The exit of
+// that number, or else the table of indirect branches, leads there by itself from now on.
+uint64_t continue_at(Thread& thread, uint64_t pc, uint32_t exit_number) {
   if (!code_cache.try_lock()) return leave_at(thread, pc, Reason::kCacheBusy);
   thread.holds_lock = true;
   thread.pending_pc = pc;
   Reason why = Reason::kFull;
   Block* block = get_block(thread, pc, &why);
   if (block != nullptr) {
-    if (record != nullptr) {
-      CodeCache::chain(*record, *block);
+    if (exit_number != kNoExit) {
+      code_cache.chain(exit_number, *block);
     } else {
       code_cache.publish_indirect(*block);
     }
@@ -150,6 +159,7 @@ Reason refill(Thread& thread) {
 }
 
 uint32_t current_cpu() {
+  if (const int32_t known = rseq_cpu(); known >= 0) return static_cast<uint32_t>(known);
   uint32_t cpu = 0;
   (void)sys::call(SYS_getcpu, sys::arg(&cpu));
   return cpu;
@@ -161,7 +171,7 @@ void add(std::atomic<uint64_t>& counter, uint64_t amount) {
 
 void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
   channel::Counters& counters = thread.slot.header->counters;
-  thread.engine.aux().write(thread.window_buffer, thread.writer.size_bytes());
+  thread.engine.aux().commit(thread.writer.size_bytes());
   const event::OverflowResult result = thread.engine.overflow({.ip = pc,
                                                                .pid = window_config.pid,
                                                                .tid = tls_block.tid,
@@ -189,19 +199,33 @@ uint64_t& signal_mask(ucontext_t& context) {
   return *reinterpret_cast<uint64_t*>(&context.uc_sigmask);
 }
 
+// Packets go straight into the AUX area.
+void start_packets(Thread& thread) {
+  const uint64_t room = window_config.sample_bytes;
+  constexpr uint64_t kLeast = 64;  // position_only()
+  std::byte* at = thread.engine.aux().claim(room > kLeast ? room : kLeast);
+  thread.pt.begin_window();
+  thread.writer = pt::PacketWriter(reinterpret_cast<uint8_t*>(at));
+}
+
 // Nothing could be traced: packets that state the position and no branch.
 void sample_without_history(Thread& thread, uint64_t pc, uint64_t tsc, Reason reason) {
   thread.writer.position_only(pc, tsc);
   deliver_sample(thread, pc, reason);
 }
 
-// The translation credit of a thread: a share of real time, saved up to a few periods for new code.
+// The translation credit of a thread: a small share of real time, saved up over some periods.
+// Between rare overflows there is time for more, but new code costs the program more than its
+// translation.
 void grant_translation_time(Thread& thread) {
-  const uint64_t period_us = window_config.period_ns / 1000;
-  const uint64_t grant = (period_us * 6 / 100 + 2) * rate.per_us;
-  const uint64_t cap = (period_us * 60 / 100 + 60) * rate.per_us;
-  const auto left = static_cast<int64_t>(thread.translation_ticks) + static_cast<int64_t>(grant);
-  thread.translation_ticks = left > static_cast<int64_t>(cap) ? cap : static_cast<uint64_t>(left);
+  constexpr uint64_t kMaxGrantUs = 40;
+  constexpr uint64_t kSavedGrants = 10;
+  const uint64_t share_us = window_config.period_ns / 1000 * 15 / 1000;
+  const uint64_t grant_us = (share_us < kMaxGrantUs ? share_us : kMaxGrantUs) + 2;
+  const auto cap = static_cast<int64_t>((kSavedGrants * grant_us + 60) * rate.per_us);
+  const int64_t credit =
+      static_cast<int64_t>(thread.translation_ticks) + static_cast<int64_t>(grant_us * rate.per_us);
+  thread.translation_ticks = static_cast<uint64_t>(credit < cap ? credit : cap);
 }
 
 }  // namespace
@@ -210,12 +234,11 @@ void window_begin(Thread& thread, ucontext_t& context) {
   const auto pc = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
   const uint64_t ns = now_ns();
   thread.window_start_ticks = ticks();
-  thread.window_start_cpu_ns = thread_cpu_ns();
+  thread.window_half_cpu_ns = 0;
   thread.window_branches = 0;
   rate.observe(thread.window_start_ticks, ns);
   grant_translation_time(thread);
-  thread.pt.begin_window();
-  thread.writer = pt::PacketWriter(thread.window_buffer);
+  start_packets(thread);
   const uint64_t tsc = next_tsc(thread, ns);
 
   Reason why = Reason::kFull;
@@ -229,7 +252,7 @@ void window_begin(Thread& thread, ucontext_t& context) {
   }
   if (block != nullptr && !code_cache.is_fresh(*block)) {
     // Someone changed code behind our back: this stretch stays native from now on.
-    code_cache.map().mark_patched(pc & ~uint64_t{4095}, (pc | 4095) + 1);
+    code_cache.map().mark_patched(sys::page_down(pc), sys::page_up(pc + 1));
     code_cache.drop(pc, pc + 1);
     block = nullptr;
     why = Reason::kPatchedCode;
@@ -241,7 +264,7 @@ void window_begin(Thread& thread, ucontext_t& context) {
   thread.writer.begin(pc, tsc);
   thread.window_limit_bytes = window_config.sample_bytes;
   if (!next_chunk(thread)) {
-    thread.writer = pt::PacketWriter(thread.window_buffer);
+    start_packets(thread);
     return sample_without_history(thread, pc, tsc, Reason::kFull);
   }
   thread.saved_mask = signal_mask(context);
@@ -265,17 +288,26 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passe
   tls_block.state = UnitState::kIdle;
 }
 
-uint64_t unit_exit(Thread* thread, const ExitRecord* record) {
+uint64_t unit_exit(Thread* thread) {
+  const auto token = static_cast<uint32_t>(tls_block.target);
+  const uint32_t number = token >> 1;
+  const Exit& exit = code_cache.exit(number);
+  const uint64_t target = exit.target;
+  if (token != exit_token(number, true)) {
+    *reinterpret_cast<LogEntry*>(tls_block.log) = exit.entry;
+    tls_block.log += sizeof(LogEntry);
+  }
+  const bool is_end = exit.state == Exit::kEnd;  // never changes, unlike the other states
   if (log_is_full(tls_block.log)) {
     const Reason reason = refill(*thread);
-    if (reason != Reason::kCount && record->is_end == 0) {
-      return leave_at(*thread, record->target, reason);
+    if (reason != Reason::kCount && !is_end) return leave_at(*thread, target, reason);
+    if (token == exit_token(number, true)) {  // the full log was all that stopped it
+      uint8_t* const next = code_cache.chained(number);
+      if (next != nullptr) return reinterpret_cast<uint64_t>(next);
     }
   }
-  if (record->is_end != 0) {
-    return leave_at(*thread, record->target, static_cast<Reason>(record->reason));
-  }
-  return continue_at(*thread, record->target, record);
+  if (is_end) return leave_at(*thread, target, static_cast<Reason>(exit.reason));
+  return continue_at(*thread, target, number);
 }
 
 uint64_t unit_indirect(Thread* thread) {
@@ -283,7 +315,7 @@ uint64_t unit_indirect(Thread* thread) {
     const Reason reason = refill(*thread);
     if (reason != Reason::kCount) return leave_at(*thread, tls_block.target, reason);
   }
-  return continue_at(*thread, tls_block.target, nullptr);
+  return continue_at(*thread, tls_block.target, kNoExit);
 }
 
 void abort_translation(Thread& thread, ucontext_t& context) {

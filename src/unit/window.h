@@ -43,8 +43,8 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passe
                 channel::Reason reason);
 
 // Called by the common stubs with the program's state saved; both return the code address to go on
-// at.
-extern "C" uint64_t unit_exit(Thread* thread, const ExitRecord* record);
+// at. What was taken stands in TlsBlock::target: an exit_token() or a program address.
+extern "C" uint64_t unit_exit(Thread* thread);
 extern "C" uint64_t unit_indirect(Thread* thread);
 
 // A fault hit the unit itself while it read code that is gone: returns from the stub or handler at
