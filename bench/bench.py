@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What recording costs: each workload natively and under each tool, in turns, and the medians of the ratios.
 
-A round runs every workload once natively and once under each tool, right after one another, in an order that rotates;
+A round runs every workload once natively and once under each tool, right after one another, in an order that rotates
+(tools that are many times slower get less work and fewer rounds);
 a tool's figure is the median over the rounds of its time divided by the native one of the same round. CPU time is
 user + system of the whole process tree, the recorder's included; wall time is told beside it. Figures of the
 recordings themselves (branches per sample, bits per branch, how windows ended, bytes per second) come from
@@ -93,8 +94,9 @@ def measure(programs, used, rounds, slow_rounds):
             shift = round_number % max(1, len(turn))
             for tool in turn[shift:] + turn[:shift]:
                 print(f"\r\033[Kround {round_number + 1}/{rounds}: {workload.name}, {tool.name}", end="", file=sys.stderr)
-                native = Run(workload, None)
-                measurement.add(workload, tool, native, Run(workload, tool))
+                size = workload.brief if tool.slow else workload
+                native = Run(size, None)
+                measurement.add(workload, tool, native, Run(size, tool))
     print("\r\033[K", end="", file=sys.stderr)
     return measurement
 

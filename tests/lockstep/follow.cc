@@ -50,7 +50,8 @@ class Follower {
     const bool taken = instruction.conditional && IsTaken(instruction, plain_.registers());
     const Stop stop = StepOne(plain_, instruction, ip);
     if (stop.kind != StopKind::kStep) {
-      differ(fmt::format("signal {} at {}", stop.signal, Describe(plain_, ip)));
+      differ(
+          fmt::format("signal {} (code {}) at {}", stop.signal, stop.code, Describe(plain_, ip)));
       return ip;
     }
     const uint64_t next = plain_.ip();

@@ -121,7 +121,8 @@ Native Pair::step() {
   for (Tracee* tracee : {&traced_, &plain_}) {
     const Stop stop = StepOne(*tracee, instruction, ip);
     if (stop.kind != StopKind::kStep) {
-      return diverged(fmt::format("signal {} at {}", stop.signal, Describe(*tracee, ip)));
+      return diverged(
+          fmt::format("signal {} (code {}) at {}", stop.signal, stop.code, Describe(*tracee, ip)));
     }
   }
   if (instruction.varies) plain_.set_registers(traced_.registers());
@@ -140,9 +141,9 @@ Pair::EntryStop Pair::run_to_program_call(Tracee& tracee, const Layout& layout) 
       case StopKind::kSyscallEntry:
         break;
       default:
-        return {
-            diverged(fmt::format("signal {} at {}", stop.signal, Describe(tracee, tracee.ip()))),
-            false, 0};
+        return {diverged(fmt::format("signal {} (code {}) at {}", stop.signal, stop.code,
+                                     Describe(tracee, tracee.ip()))),
+                false, 0};
     }
     if (!layout.is_unit_code(stop.ip) || ChangesMappings(stop.number)) {
       return {Native::kOk, false, stop.number};

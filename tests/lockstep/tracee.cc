@@ -149,6 +149,7 @@ Stop Tracee::wait() {
   if (stop.signal != SIGTRAP) return stop;
   siginfo_t info{};
   if (Ptrace(PTRACE_GETSIGINFO, pid_, 0, &info) != 0) return stop;
+  stop.code = info.si_code;
   if (info.si_code == TRAP_TRACE) stop.kind = StopKind::kStep;
   if (info.si_code == kTrapBreakpoint) stop.kind = StopKind::kBreakpoint;
   return stop;

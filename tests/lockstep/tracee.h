@@ -35,6 +35,7 @@ enum class StopKind : uint8_t {
 
 struct Stop {
   StopKind kind = StopKind::kExited;
+  int code = 0;         // si_code of a SIGTRAP
   int signal = 0;       // of kStep, kBreakpoint and kSignal: pass it on to deliver it
   int status = 0;       // of kExited: what waitpid said
   uint64_t number = 0;  // of the system call, at its entry

@@ -16,7 +16,7 @@ using Step = uint64_t (*)(uint64_t);
 
 uint64_t Use(Step step) {
   uint64_t sum = 0;
-  for (uint64_t i = 0; i < 20000; ++i) sum = sum * 3 + step(i);
+  for (uint64_t i = 0; i < 400000; ++i) sum = sum * 3 + step(i);
   return sum;
 }
 
@@ -25,7 +25,7 @@ uint64_t Use(Step step) {
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   uint64_t first = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 60; ++round) {
     void* handle = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) std::printf("%s\n", dlerror());
     CHECK(handle != nullptr);
