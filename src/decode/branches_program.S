@@ -30,13 +30,14 @@ count_down:
 no_count:
         mov     $3, %edi
         call    recursive
-        call    here                    // fetches its own address: no call for the return stack
-here:   pop     %rax
+        call    .Lhere                  // fetches its own address: no call for the return stack
+.Lhere: pop     %rax
         test    $1, %r15
-        bnd jz  even                    // prefixed conditional
+        .byte   0xf2                    // bnd, a prefixed conditional
+        jz      even
         je      never
         .byte   0x0f, 0x85              // jne rel32
-        .long   even - . - 4
+        .long   even - (. + 4)
 never:  ud2
 even:
         push    $7
@@ -59,7 +60,8 @@ even:
 direct:
         repz ret
 indirect:
-        bnd ret
+        .byte   0xf2                    // bnd
+        ret
 with_immediate:
         ret     $8
 recursive:
