@@ -113,6 +113,10 @@ bool CodeCache::grow_hash() {
   Slot* old = hash_;
   const size_t old_slots = hash_slots_;
   hash_ = fresh;
+  asm volatile(""
+               :
+               :
+               : "memory");  // a child forked in between must not find the size without the table
   hash_slots_ = slots;
   for (size_t i = 0; i < old_slots; ++i) {
     if (old[i].id != 0) insert(blocks_[old[i].id - 1]);
@@ -233,8 +237,10 @@ void CodeCache::chain(uint32_t number, const Block& target) {
 // A thunk compares the branch target with its block's address without touching flags:
 //   mov rax, -pc; lea rcx, [rcx+rax]; jrcxz hit; mov rcx, fs:target; jmp [next]
 //   hit: mov rax, fs:rax; mov rcx, fs:rcx; jmp block
+constexpr size_t kThunkHitOffset = 10 + 4 + 1;
+constexpr uint8_t kThunkHit = 9 + 6 + 8;
 void CodeCache::publish_indirect(Block& block) {
-  if (block.has_thunk) return;
+  if (block.thunk != nullptr) return;
   Arena* arena = arena_of(block.code);
   if (arena == nullptr || !arena->has_room(128)) return;
   const TlsOffsets tls = tls_offsets();
@@ -244,7 +250,7 @@ void CodeCache::publish_indirect(Block& block) {
   emit.code(0x48, 0xb8);
   emit.u64(uint64_t{0} - block.pc);
   emit.code(0x48, 0x8d, 0x0c, 0x01);  // lea rcx, [rcx+rax]
-  emit.code(0xe3, 9 + 6 + 8);         // jrcxz hit
+  emit.code(0xe3, kThunkHit);         // jrcxz hit
   emit.fs_load(Reg::kRcx, tls.target);
   emit.code(0xff, 0x25);  // jmp qword [rip+0]
   emit.u32(0);
@@ -255,7 +261,7 @@ void CodeCache::publish_indirect(Block& block) {
   emit.jump(block.code);
   if (emit.overflowed()) return;
   arena->used = emit.here();
-  block.has_thunk = true;
+  block.thunk = entry;
   __atomic_store_n(&head, reinterpret_cast<uint64_t>(entry), __ATOMIC_RELEASE);
 }
 
@@ -279,10 +285,20 @@ void CodeCache::drop_segment(const Segment& segment) {
 void CodeCache::drop_block(Block& block) {
   block.dead = true;
   __atomic_store_n(block.code, uint8_t{0xcc}, __ATOMIC_RELEASE);
+  // Its thunk hits no more: the next one in the chain, or else unit_indirect(), is asked.
+  if (block.thunk != nullptr) __atomic_store_n(block.thunk + kThunkHitOffset, 0, __ATOMIC_RELEASE);
+  block.thunk = nullptr;
+}
+
+// A child forked in the middle of a change starts from 0 and ends the change as well.
+void CodeCache::end_change() {
+  if (__atomic_load_n(&suspended_, __ATOMIC_RELAXED) != 0) {
+    __atomic_sub_fetch(&suspended_, 1, __ATOMIC_RELAXED);
+  }
 }
 
 void CodeCache::suspend_loaded_code() {
-  ++suspended_;
+  begin_change();
   for (size_t i = 0; i < map_.size(); ++i) {
     Segment& segment = map_.segment(i);
     if (segment.initial || segment.state != SegmentState::kWatched) continue;
@@ -292,7 +308,8 @@ void CodeCache::suspend_loaded_code() {
 }
 
 void CodeCache::resume_loaded_code() {
-  if (--suspended_ == 0 && ready_) reread_map();
+  end_change();
+  if (suspended_ == 0 && ready_) reread_map();
 }
 
 void CodeCache::reread_map() {

@@ -1,9 +1,10 @@
 // CodeCache: translated superblocks, where they are, and how translated code finds the next one.
 //
 // One cache per process, shared by its threads. Execution in it is lock free; changing it needs the
-// translator lock. Published code is immutable but for two things, both single atomic stores: the
-// rel32 of an exit that gets its logged code or is chained to its target, and the first byte of a
-// superblock that is dropped (it becomes int3, so that whoever reaches it leaves the cache).
+// translator lock. Published code is immutable but for three things, all single atomic stores: the
+// rel32 of an exit that gets its logged code or is chained to its target, the first byte of a
+// superblock that is dropped (it becomes int3, so that whoever reaches it leaves the cache), and
+// one in its thunk.
 // Nothing is ever freed: a thread may be anywhere in it.
 //
 // A superblock follows not-taken conditionals and direct jumps and calls. It keeps the program's
@@ -38,12 +39,12 @@ struct Block {
   uint8_t* code;  // entry with all registers as the program's
   uint64_t segment_start;
   uint64_t source_hash;  // of the program's instruction bytes
-  uint32_t body_bytes;   // translated instructions; exit stubs follow
+  uint32_t body_bytes;   // translated instructions and the exit at their end
   uint32_t code_bytes;
   uint32_t first_mark;
   uint16_t mark_count;
   bool dead;
-  bool has_thunk;  // reachable through the indirect branch table
+  uint8_t* thunk;  // in the indirect branch table, or null
 };
 
 class CodeCache {
@@ -68,7 +69,8 @@ class CodeCache {
   Block* get(uint64_t pc, bool may_translate, channel::Reason* why);
   // Whether the program's bytes are still those the block was made from.
   [[nodiscard]] bool is_fresh(const Block& block) const;
-  // The exit of that number. Any thread, any time; `field` and `state` need the lock.
+  // The exit of that number. Any thread, any time; while `state` is kUnlogged, it and `field`
+  // need the lock.
   [[nodiscard]] Exit& exit(uint32_t number) { return exits_[number]; }
   // Where the logged code of an exit goes on by itself; null while that is nowhere. Any time: once
   // the logged code runs, `field` does not change any more.
@@ -86,8 +88,8 @@ class CodeCache {
   // resume.
   // While a change of mappings is under way the map is not read anew: it would show what is about
   // to change.
-  void begin_change() { ++suspended_; }
-  void end_change() { --suspended_; }
+  void begin_change() { __atomic_add_fetch(&suspended_, 1, __ATOMIC_RELAXED); }
+  void end_change();
   void suspend_loaded_code();
   void resume_loaded_code();
   // Looks for executable mappings that appeared since the last look; at most a small share of time

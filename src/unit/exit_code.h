@@ -1,9 +1,10 @@
 // The code of a superblock's direct exits.
 //
-// Most exits are never taken while they are traced, so an exit starts as the shortest code that can
-// name itself: "unlogged". The first time it is taken, C++ code logs its entry and replaces it by
-// the complete form, which logs inline and jumps straight to the next superblock: "logged". Both
-// leave for C++ code through an arena's stubs with the exit's number in TlsBlock::target.
+// Most conditionals are never taken while they are traced, so their exits start as the shortest
+// code that can name itself: "unlogged". The first time it is taken, C++ code logs its entry and
+// replaces it by the complete form, which logs inline and jumps straight to the next superblock:
+// "logged". Both leave for C++ code through an arena's stubs with the exit's number in
+// TlsBlock::target.
 #pragma once
 
 #include <cstddef>

@@ -106,6 +106,12 @@ bool send_hello(int fd, const Hello& hello, const int* descriptors, size_t count
   return sys::call(SYS_sendmsg, fd, sys::arg(&message), MSG_NOSIGNAL) == sizeof hello;
 }
 
+// However rare overflows are, a window's share of the time between them stays short.
+void cap_period() {
+  constexpr uint64_t kLongestNs = 100000000;
+  if (window_config.period_ns > kLongestNs) window_config.period_ns = kLongestNs;
+}
+
 void configure_windows(const SessionConfig& config) {
   window_config.pid = static_cast<uint32_t>(sys::getpid());
   window_config.period = period_of(config.sampler);
@@ -116,9 +122,8 @@ void configure_windows(const SessionConfig& config) {
                          config.trigger.config == PERF_COUNT_SW_TASK_CLOCK);
   window_config.period_ns =
       is_clock || config.sampler.freq != 0 ? window_config.period : uint64_t{1000000};
-  if (window_config.period_ns > 100000000) window_config.period_ns = 100000000;
-  uint64_t bytes = config.sampler.aux_sample_size & ~uint64_t{7};
-  if (bytes > kMaxAuxSampleBytes - 256) bytes = kMaxAuxSampleBytes - 256;
+  cap_period();
+  const uint64_t bytes = config.sampler.aux_sample_size & ~uint64_t{7};
   const uint64_t area = uint64_t{config.aux_pages} * channel::kPageBytes;
   window_config.sample_bytes = bytes < area ? bytes : area;
 }
@@ -143,6 +148,7 @@ bool start_on(int fd) {
   hello.timer_hz = trigger.timer_hz;
   if (trigger.timer_hz != 0) {
     window_config.period = window_config.period_ns = 1000000000 / trigger.timer_hz;
+    cap_period();
   }
   const int descriptors[2] = {memfd, trigger.fd};
   const bool sent = send_hello(fd, hello, descriptors, trigger.fd >= 0 ? 2 : 1);

@@ -123,6 +123,7 @@ uint64_t end_on_own_stack(Thread* thread, EndRequest* request) {
 void end_window(Thread& thread, EndRequest request) {
   (void)auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&end_on_own_stack),
                                thread.stack_top);
+  tls_block.state = UnitState::kIdle;
   // Signals that somebody sent while the window was open come now, at the program's own position.
   replay_held_signals(thread);
 }

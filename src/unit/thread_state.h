@@ -47,7 +47,7 @@ extern __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));
 // A direct transfer takes one unit of eight bytes: direct_entry(). An indirect branch takes
 // kIndirectUnits of them, of which only the first is written: its target in the low 48 bits and, in
 // the highest byte, the conditional outcomes before it behind a leading 1 bit. So one unit never
-// stands for much more than a byte of packets (kMaxUnitBytes6), and the room left in a window says
+// stands for much more than a byte of packets, and the room left in a window says
 // well how far the log may go.
 using LogEntry = uint64_t;
 inline constexpr uint32_t kMaxPathBits =
@@ -71,7 +71,6 @@ inline constexpr size_t kLogAlignment = 65536;
 inline constexpr size_t kLogOverrunBytes = kIndirectUnits * sizeof(LogEntry);
 static_assert(kLogOverrunBytes < 256 && kLogUnits * sizeof(LogEntry) <= kLogAlignment - 256);
 
-inline constexpr size_t kMaxAuxSampleBytes = 65536;
 inline constexpr size_t kUnitStackBytes = 32 * 1024;
 
 // Offsets in Thread that the generated stubs use.
@@ -97,7 +96,8 @@ struct Thread {
   uint64_t saved_mask;         // the program's signal mask during a window
   channel::Reason end_reason;  // set by whoever decides to end the window
   bool holds_lock;             // the translator lock: a fault while translating must release it
-  uint64_t pending_pc;         // what continue_at() is looking up
+  uint64_t pending_pc;         // where the program goes on if the stub at work has to give up
+  bool delivering;             // a record is being written: a fault there breaks the ring
   uint64_t held_signals;       // watched signals that somebody sent during a window, by bit
   alignas(8) char held_info[5][128];
   channel::SlotView slot;

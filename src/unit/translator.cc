@@ -58,7 +58,7 @@ bool Translator::translate(uint64_t pc, Block* block) {
             .first_mark = 0,
             .mark_count = static_cast<uint16_t>(insns_),
             .dead = false,
-            .has_thunk = false};
+            .thunk = nullptr};
   return true;
 }
 

@@ -2,10 +2,9 @@
 // branches.
 //
 // Rules (docs/design/software-trace-unit.md tells why):
-//  - every instruction boundary of the program stays an instruction boundary here, with the
-//  program's
-//    registers, flags and memory; only rcx and rax are borrowed, within one branch, and kept in TLS
-//    meanwhile;
+//  - every instruction boundary of the program stays an instruction boundary here, with its
+//    registers, flags and memory; only rcx and rax are borrowed, within one branch, and kept in
+//    TLS meanwhile;
 //  - flags are never touched: only mov, lea, movzx, jrcxz, push/pop forms are added;
 //  - return addresses pushed are the program's own;
 //  - every way out of a superblock logs (so each cycle is counted and the log is unambiguous);

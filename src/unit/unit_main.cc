@@ -60,8 +60,6 @@ ProcessStatus read_status() {
   return {status_field(text, "TracerPid:\t") != 0, is_sandboxed(text)};
 }
 
-// AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks
-// for sampling under a debugger all the same.
 // Valgrind takes every signal itself and does not know the trigger's. The sequence is its
 // documented question RUNNING_ON_VALGRIND; on a real processor it does nothing.
 bool runs_on_valgrind() {
@@ -75,6 +73,8 @@ bool runs_on_valgrind() {
   return answer != 0;
 }
 
+// AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks
+// for sampling under a debugger all the same.
 bool must_not_sample() {
   if (runs_on_valgrind()) return true;
   const ProcessStatus status = read_status();

@@ -5,6 +5,7 @@
 
 #include "unit/clock.h"
 #include "unit/rseq.h"
+#include "unit/session.h"
 #include "unit/signal_set.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
@@ -135,7 +136,6 @@ constexpr uint32_t kNoExit = ~uint32_t{0};
 uint64_t continue_at(Thread& thread, uint64_t pc, uint32_t exit_number) {
   if (!code_cache.try_lock()) return leave_at(thread, pc, Reason::kCacheBusy);
   thread.holds_lock = true;
-  thread.pending_pc = pc;
   Reason why = Reason::kFull;
   Block* block = get_block(thread, pc, &why);
   if (block != nullptr) {
@@ -171,6 +171,7 @@ void add(std::atomic<uint64_t>& counter, uint64_t amount) {
 
 void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
   channel::Counters& counters = thread.slot.header->counters;
+  thread.delivering = true;
   thread.engine.aux().commit(thread.writer.size_bytes());
   const event::OverflowResult result = thread.engine.overflow({.ip = pc,
                                                                .pid = window_config.pid,
@@ -179,6 +180,7 @@ void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
                                                                .cpu = current_cpu(),
                                                                .period = window_config.period,
                                                                .addr = 0});
+  thread.delivering = false;
   if (result.outcome == event::Outcome::kWritten) {
     add(counters.samples, 1);
     add(counters.aux_bytes, result.aux_bytes);
@@ -203,7 +205,13 @@ uint64_t& signal_mask(ucontext_t& context) {
 void start_packets(Thread& thread) {
   const uint64_t room = window_config.sample_bytes;
   constexpr uint64_t kLeast = 64;  // position_only()
-  std::byte* at = thread.engine.aux().claim(room > kLeast ? room : kLeast);
+  const uint64_t claimed = room > kLeast ? room : kLeast;
+  std::byte* at = thread.engine.aux().claim(claimed);
+  // If the system has no memory for a page the fault comes here, where a window can still be given
+  // up.
+  for (uint64_t i = 0; i < claimed; i += channel::kPageBytes) {
+    *static_cast<volatile std::byte*>(at + i) = std::byte{0};
+  }
   thread.pt.begin_window();
   thread.writer = pt::PacketWriter(reinterpret_cast<uint8_t*>(at));
 }
@@ -274,9 +282,7 @@ void window_begin(Thread& thread, ucontext_t& context) {
 }
 
 void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passed, Reason reason) {
-  drain(thread, tls_block.log);
-  thread.writer.tnt(0, passed);
-  thread.writer.end(pc);
+  tls_block.state = UnitState::kTranslating;  // for abort_translation()
   signal_mask(context) = thread.saved_mask;
   context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(pc);
   // A restartable sequence was announced while its thread ran in the cache, so the kernel no longer
@@ -284,8 +290,10 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passe
   if (const uint64_t abort = rseq_abort_of(pc); abort != 0) {
     context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(abort);
   }
+  drain(thread, tls_block.log);
+  thread.writer.tnt(0, passed);
+  thread.writer.end(pc);
   deliver_sample(thread, pc, reason);
-  tls_block.state = UnitState::kIdle;
 }
 
 uint64_t unit_exit(Thread* thread) {
@@ -293,6 +301,7 @@ uint64_t unit_exit(Thread* thread) {
   const uint32_t number = token >> 1;
   const Exit& exit = code_cache.exit(number);
   const uint64_t target = exit.target;
+  thread->pending_pc = target;
   if (token != exit_token(number, true)) {
     *reinterpret_cast<LogEntry*>(tls_block.log) = exit.entry;
     tls_block.log += sizeof(LogEntry);
@@ -311,6 +320,7 @@ uint64_t unit_exit(Thread* thread) {
 }
 
 uint64_t unit_indirect(Thread* thread) {
+  thread->pending_pc = tls_block.target;
   if (log_is_full(tls_block.log)) {
     const Reason reason = refill(*thread);
     if (reason != Reason::kCount) return leave_at(*thread, tls_block.target, reason);
@@ -323,6 +333,7 @@ void abort_translation(Thread& thread, ucontext_t& context) {
     thread.holds_lock = false;
     code_cache.unlock();
   }
+  if (thread.delivering) session.stopped = true;
   auto& registers = context.uc_mcontext.gregs;
   if (tls_block.state == UnitState::kWindow) {
     // In unit_exit or unit_indirect: return the exit trap to the stub, which saved 14 registers.
