@@ -15,6 +15,7 @@ class Case:
     before: str = ""  # bash commands that prepare the folder, never traced
     timeout_s: int = 120
     status: int = 0  # what the native run must end with, negative for a signal
+    least_branches: float = 0  # that a sample must hold on the average
     samples: bool = True  # whether a recording with hardly any sample is a failure
     refused: str = ""  # a part of the message with which the recorder refuses this program, with status 1
     decoded: bool = True  # whether `auxtrail verify` must find the recording good
@@ -40,6 +41,7 @@ PROGRAMS = [
     # It leaves the unit no memory, so there is nothing to sample with.
     _program("memory_limit", samples=False),
     _program("dlopen_loop", *_PLUGINS),
+    _program("reload_neighbour", "{programs}/tls_plugin.so", _PLUGINS[0], least_branches=1000),
     _program("tls_library", "{programs}/tls_plugin.so"),
     # Died by a signal, seen by the recorder itself.
     Case("crash_segv", ["{programs}/crash", "segv"], status=-11, samples=False),

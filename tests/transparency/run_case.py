@@ -138,6 +138,9 @@ class Runner:
             return [f"verify ended with {result.returncode}:\n{result.stdout[-4000:]}{result.stderr[-1000:]}"]
         if self.case.samples and (found["samples"] < 10 or found["branches"] == 0):
             return ["hardly anything was sampled: the comparison says nothing"]
+        branches = found["branches"] + found["branches_not_taken"]
+        if branches < self.case.least_branches * found["samples"]:
+            return [f"{branches} branches in {found['samples']} samples: less than {self.case.least_branches} each"]
         return []
 
     def check(self):
