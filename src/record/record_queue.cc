@@ -20,15 +20,19 @@ size_t RecordQueue::sort_until(uint64_t cutoff_ns) {
 }
 
 void RecordQueue::drop_first(size_t count) {
-  std::vector<std::byte> kept;
-  for (size_t i = count; i < items_.size(); ++i) {
-    Item& item = items_[i];
-    const auto from = bytes_.begin() + static_cast<std::ptrdiff_t>(item.offset);
-    item.offset = kept.size();
-    kept.insert(kept.end(), from, from + static_cast<std::ptrdiff_t>(item.size_bytes));
-  }
   items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(count));
-  bytes_.swap(kept);
+  // In place and in the order of the bytes, so that they only ever move forward: memory that is
+  // given back each round would be faulted in and cleared anew each round.
+  std::sort(items_.begin(), items_.end(),
+            [](const Item& a, const Item& b) { return a.offset < b.offset; });
+  size_t kept = 0;
+  for (Item& item : items_) {
+    const auto from = bytes_.begin() + static_cast<std::ptrdiff_t>(item.offset);
+    std::copy_n(from, item.size_bytes, bytes_.begin() + static_cast<std::ptrdiff_t>(kept));
+    item.offset = kept;
+    kept += item.size_bytes;
+  }
+  bytes_.resize(kept);
 }
 
 }  // namespace auxtrail::record
