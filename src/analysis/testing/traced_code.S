@@ -25,6 +25,7 @@ traced_leaf:
         .size   traced_leaf, . - traced_leaf
 
         .section .rodata
+        .balign 16                      // as the psABI has it for arrays of 16 bytes and more
         .globl  traced_offsets          // from traced_main, in the order of struct TracedCode
 traced_offsets:
         .quad   .Lloop - traced_main, .Lafter - traced_main, .Ljnz - traced_main
