@@ -7,10 +7,9 @@
 // one in its thunk.
 // Nothing is ever freed: a thread may be anywhere in it.
 //
-// A superblock follows not-taken conditionals and direct jumps and calls. It keeps the program's
-// registers, flags and stack exactly as the program would have them at each instruction boundary;
-// InsnMark tells which cache bytes stand for which instruction, so that a fault can be told in the
-// program's own terms.
+// A superblock (translator.h) keeps the program's registers, flags and stack exactly as the program
+// would have them at each instruction boundary; InsnMark tells which cache bytes stand for which
+// instruction, so that a fault can be told in the program's own terms.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +27,9 @@ namespace auxtrail::unit {
 struct InsnMark {
   uint32_t pc_offset;
   uint16_t code_offset;
-  uint8_t length;       // of the program's instruction
-  uint8_t path : 7;     // conditionals of this superblock passed (not taken) before it
+  uint8_t length : 7;   // of the program's instruction
   uint8_t spilled : 1;  // the program's rcx is in TlsBlock::rcx
+  uint8_t path;         // of this superblock before it (thread_state.h)
 };
 static_assert(sizeof(InsnMark) == 8);
 

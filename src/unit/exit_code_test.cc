@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kCodeBytes = 4096;
 constexpr uint64_t kRcx = 0x1122334455667788;
 constexpr uint32_t kNumber = 0x12345;
-constexpr uint32_t kEntry = direct_entry(0b101, 3);
+constexpr uint32_t kEntry = direct_entry(0b1101);
 
 struct Result {
   uint64_t rcx;    // as the code that was reached sees it

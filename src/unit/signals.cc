@@ -110,14 +110,18 @@ bool was_deferred(const siginfo_t& info) {
   return (flags & 1) != 0;  // TRAP_PERF_FLAG_ASYNC
 }
 
+void send_to_this_thread(int signal, const siginfo_t& info) {
+  (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), signal, sys::arg(&info));
+}
+
 struct EndRequest {
   ucontext_t* context;
   uint64_t pc;
-  uint32_t passed;
+  uint32_t path;
   channel::Reason reason;
 };
 uint64_t end_on_own_stack(Thread* thread, EndRequest* request) {
-  window_end(*thread, *request->context, request->pc, request->passed, request->reason);
+  window_end(*thread, *request->context, request->pc, request->path, request->reason);
   return 1;
 }
 void end_window(Thread& thread, EndRequest request) {
@@ -128,11 +132,24 @@ void end_window(Thread& thread, EndRequest request) {
   replay_held_signals(thread);
 }
 
+// A signal that somebody sent between a window's end and the program's next instruction: it comes
+// with the return to the program, which sets the program's mask.
+bool keep_until_return(const Thread& thread, int signal, const siginfo_t& info,
+                       ucontext_t& context) {
+  const auto rsp = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RSP]);
+  const bool on_unit_stack = rsp - (thread.stack_top - kUnitStackBytes) < kUnitStackBytes;
+  if (info.si_code > 0 || !on_unit_stack) return false;
+  reinterpret_cast<uint64_t&>(context.uc_sigmask) |= signal_bit(signal);
+  send_to_this_thread(signal, info);
+  return true;
+}
+
 // A signal arrived while the thread was in translated code or in the unit. True if it is dealt
 // with.
 bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   Thread* thread = tls_block.thread;
-  if (thread == nullptr || tls_block.state == UnitState::kIdle) return false;
+  if (thread == nullptr) return false;
+  if (tls_block.state == UnitState::kIdle) return keep_until_return(*thread, signal, info, context);
   const uint64_t ip = instruction_pointer(context);
   if (info.si_code <= 0) {  // sent by somebody, not raised by an instruction: keep it for later
     thread->held_signals |= signal_bit(signal);
@@ -145,14 +162,14 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
     return true;
   }
   if (signal == SIGTRAP && ip - 1 == code_cache.exit_trap()) {
-    end_window(*thread, {&context, tls_block.exit_pc, 0, thread->end_reason});
+    end_window(*thread, {&context, tls_block.exit_pc, kEmptyPath, thread->end_reason});
     return true;
   }
   const Block* block = nullptr;
   const InsnMark* mark = nullptr;
   if (!code_cache.locate(signal == SIGTRAP ? ip - 1 : ip, &block, &mark)) return false;
   if (signal == SIGTRAP) {  // the superblock was dropped: its first byte is int3 now
-    end_window(*thread, {&context, block->pc, 0, channel::Reason::kInvalidated});
+    end_window(*thread, {&context, block->pc, kEmptyPath, channel::Reason::kInvalidated});
     return true;
   }
   if (mark->spilled != 0) {
@@ -172,7 +189,7 @@ void default_action(int signal, siginfo_t& info, ucontext_t& context) {
   (void)kernel_sigaction(signal, &reset, nullptr);
   if (info.si_code > 0 && signal != SIGTRAP) return;  // the instruction faults again
   (void)set_mask(kAllSignals);
-  (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), signal, sys::arg(&info));
+  send_to_this_thread(signal, info);
   reinterpret_cast<uint64_t&>(context.uc_sigmask) &= ~signal_bit(signal);
 }
 
@@ -229,12 +246,13 @@ void signals_after_fork() {
 }
 
 void replay_held_signals(Thread& thread) {
+  if (thread.held_signals == 0) return;
+  (void)set_mask(kAllSignals);
   for (size_t i = 0; i < kWatchedCount; ++i) {
     if ((thread.held_signals & signal_bit(kWatched[i])) == 0) continue;
     siginfo_t info;
     __builtin_memcpy(&info, thread.held_info[i], sizeof info);
-    (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), kWatched[i],
-                    sys::arg(&info));
+    send_to_this_thread(kWatched[i], info);
   }
   thread.held_signals = 0;
 }
@@ -267,6 +285,7 @@ void exchange_action(int signal, const KernelAction* action, KernelAction* old) 
 
 bool handlers_in_place() {
   for (const int signal : kWatched) {
+    if (signal == SIGTRAP) continue;  // it just came to us
     KernelAction now;
     (void)kernel_sigaction(signal, nullptr, &now);
     const bool ours = now.handler == reinterpret_cast<void*>(&auxtrail_signal_entry);

@@ -63,4 +63,19 @@ auxtrail_restore_rt:
         syscall
         .size   auxtrail_restore_rt, .-auxtrail_restore_rt
 
+        .globl  auxtrail_signal_return
+        .hidden auxtrail_signal_return
+        .type   auxtrail_signal_return, @function
+auxtrail_signal_return:
+        .cfi_startproc
+        movq    %rdx, %rax
+        shrq    $32, %rdx
+        xsave64 (%rsi)
+        movq    %rdi, %rsp
+        movl    $15, %eax
+        syscall
+        ud2
+        .cfi_endproc
+        .size   auxtrail_signal_return, .-auxtrail_signal_return
+
         .section .note.GNU-stack,"",@progbits

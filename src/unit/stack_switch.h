@@ -15,4 +15,7 @@ extern const char auxtrail_call_on_stack_return[];
 // Signal handler entry (SA_SIGINFO): routes in C, then either returns or jumps to the program's own
 // handler with the stack and registers exactly as the kernel made them.
 void auxtrail_signal_entry(int signal, void* info, void* context);
+// Saves the extended state's `features` to `extended` (64-byte aligned) and returns from the signal
+// whose frame has `context`.
+[[noreturn]] void auxtrail_signal_return(void* context, void* extended, uint64_t features);
 }

@@ -14,6 +14,7 @@
 #include "event/thread_context.h"
 #include "pmu/intel_pt.h"
 #include "pt/packet_writer.h"
+#include "unit/signal_return.h"
 
 namespace auxtrail::unit {
 
@@ -44,14 +45,20 @@ extern __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));
 
 // The log: one entry per transfer between superblocks.
 //
+// What a superblock's conditionals did on the way to an exit is its path: a leading 1 bit, then the
+// outcomes, the oldest highest, taken = 1.
+//
 // A direct transfer takes one unit of eight bytes: direct_entry(). An indirect branch takes
-// kIndirectUnits of them, of which only the first is written: its target in the low 48 bits and, in
-// the highest byte, the conditional outcomes before it behind a leading 1 bit. So one unit never
-// stands for much more than a byte of packets, and the room left in a window says
-// well how far the log may go.
+// kIndirectUnits of them, of which only the first is written: its target in the low 48 bits and
+// the path in the highest byte. So one unit never stands for much more than a byte of packets, and
+// the room left in a window says well how far the log may go.
 using LogEntry = uint64_t;
-inline constexpr uint32_t kMaxPathBits =
-    7;  // conditionals of one superblock: with the leading bit they must fit the highest byte
+inline constexpr uint32_t kMaxPathBits = 7;  // with the leading bit they must fit a byte
+inline constexpr uint32_t kEmptyPath = 1;
+constexpr uint32_t path_count(uint32_t path) {
+  return static_cast<uint32_t>(31 - __builtin_clz(path));
+}
+constexpr uint32_t path_outcomes(uint32_t path) { return path ^ 1u << path_count(path); }
 inline constexpr uint64_t kTargetMask = 0x0000ffffffffffff;
 inline constexpr size_t kIndirectUnits = 8;
 // Six times the most that one unit can become: seven outcomes at six to a byte. An indirect entry
@@ -60,8 +67,10 @@ inline constexpr size_t kMaxUnitBytes6 = kMaxPathBits;
 static_assert(kIndirectUnits * kMaxUnitBytes6 >=
               kMaxPathBits + 6 * (1 + pt::PacketWriter::kMaxTipBytes));
 
-// `count` outcomes, the oldest in the highest of the low `count` bits, taken = 1.
-constexpr uint32_t direct_entry(uint32_t outcomes, uint32_t count) { return count << 8 | outcomes; }
+// The number of outcomes above the outcomes themselves: a log is drained faster without clz.
+constexpr uint32_t direct_entry(uint32_t path) {
+  return path_count(path) << 8 | path_outcomes(path);
+}
 
 // "Full" is "bits 8 to 15 of the position are zero", which translated code can test without
 // touching flags (movzx from ch or ah). So the log's end lies on a 64 KiB boundary, and an entry
@@ -98,7 +107,9 @@ struct Thread {
   bool holds_lock;             // the translator lock: a fault while translating must release it
   uint64_t pending_pc;         // where the program goes on if the stub at work has to give up
   bool delivering;             // a record is being written: a fault there breaks the ring
-  uint64_t held_signals;       // watched signals that somebody sent during a window, by bit
+  bool leaving;                // a stub ends the window by signal_return
+  SignalReturn signal_return;
+  uint64_t held_signals;  // watched signals that somebody sent during a window, by bit
   alignas(8) char held_info[5][128];
   channel::SlotView slot;
   pmu::PtContext pt;

@@ -25,7 +25,7 @@ bool Translator::translate(uint64_t pc, Block* block) {
   start_ = emit_.here();
   pc_ = pc;
   for (;;) {
-    if (insns_ == kMaxInsns || path_ == kMaxPathBits) {
+    if (insns_ == kMaxInsns || path_count(path_) == kMaxPathBits) {
       leave(pc_, Exit::kLogged, Reason::kFull);
       break;
     }
@@ -108,9 +108,9 @@ void Translator::mark(const Insn& insn, bool spilled) {
   hash_before_mark_ = hash_;
   marks_[insns_++] = {.pc_offset = static_cast<uint32_t>(pc_ - segment_.start),
                       .code_offset = static_cast<uint16_t>(emit_.here() - start_),
-                      .length = insn.length,
-                      .path = static_cast<uint8_t>(path_ & 0x7f),
-                      .spilled = spilled};
+                      .length = static_cast<uint8_t>(insn.length & 0x7f),
+                      .spilled = spilled,
+                      .path = static_cast<uint8_t>(path_)};
   hash_ = hash_insn(hash_, reinterpret_cast<const uint8_t*>(pc_), insn.length);
 }
 
@@ -153,12 +153,17 @@ bool Translator::copy(const Insn& insn) {
   return true;
 }
 
+// The superblock goes on where the branch most likely leads: backward if it can, for loops repeat
+// and their outcomes then share log entries; else straight on.
 void Translator::conditional(const Insn& insn) {
+  const uint64_t taken = insn.target(pc_);
+  const uint64_t following = pc_ + insn.length;
+  const bool follow_taken = taken <= pc_ && taken >= segment_.start;
   mark(insn, false);
   emit_.pad_for_field(2);
-  emit_.code(0x0f, 0x80 | (insn.opcode & 0x0f));
-  side_exit(insn.target(pc_), emit_.rel32_later());
-  pc_ += insn.length;
+  emit_.code(0x0f, 0x80 | ((insn.opcode & 0x0f) ^ static_cast<uint32_t>(follow_taken)));
+  side_exit(follow_taken ? following : taken, !follow_taken, emit_.rel32_later());
+  pc_ = follow_taken ? taken : following;
 }
 
 // loop/jrcxz only reach eight bits: they jump over a short jump to a long one.
@@ -167,14 +172,16 @@ void Translator::loop(const Insn& insn) {
   emit_.pad_for_field(insn.address_size_32 ? 6 : 5);
   if (insn.address_size_32) emit_.code(0x67);
   emit_.code(insn.opcode, 0x02, 0xeb, 0x05, 0xe9);
-  side_exit(insn.target(pc_), emit_.rel32_later());
+  side_exit(insn.target(pc_), true, emit_.rel32_later());
   pc_ += insn.length;
 }
 
-// The conditional just emitted leaves for `target` if taken; finish() makes the way there.
-void Translator::side_exit(uint64_t target, uint8_t* field) {
+// The jump just emitted leaves for `target` if the program's conditional was `taken` or not;
+// finish() makes the way there.
+void Translator::side_exit(uint64_t target, bool taken, uint8_t* field) {
+  path_ = path_ << 1 | static_cast<uint32_t>(!taken);
   exits_[exit_count_++] = {.target = target & kTargetMask,
-                           .entry = static_cast<uint16_t>(direct_entry(1, ++path_)),
+                           .entry = static_cast<uint16_t>(direct_entry(path_ ^ 1)),
                            .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
                            .reason = 0,
                            .state = Exit::kUnlogged};
@@ -240,7 +247,7 @@ Translator::Step Translator::indirect(const Insn& insn) {
   emit_.fs_store(tls_.rax, Reg::kRax);
   emit_.fs_load(Reg::kRax, tls_.log);
   emit_.code(0x48, 0x89, 0x08);                                     // mov [rax], rcx
-  emit_.code(0xc6, 0x40, 0x07, 1u << path_);                        // mov byte [rax+7], outcomes
+  emit_.code(0xc6, 0x40, 0x07, path_);                              // mov byte [rax+7], path
   emit_.code(0x48, 0x8d, 0x40, kIndirectUnits * sizeof(LogEntry));  // lea rax, [rax+...]
   emit_.fs_store(tls_.log, Reg::kRax);
   emit_.fs_store(tls_.target, Reg::kRcx);
@@ -256,7 +263,7 @@ Translator::Step Translator::indirect(const Insn& insn) {
 
 // The way to another superblock (or, as kEnd, out of the window).
 void Translator::leave(uint64_t target, Exit::State state, Reason reason) {
-  const uint32_t entry = direct_entry(0, path_);
+  const uint32_t entry = direct_entry(path_);
   const uint8_t* field =
       emit_logged_exit(emit_, tls_, first_exit_ + exit_count_, entry, arena_.logged_stub, nullptr);
   exits_[exit_count_++] = {.target = target & kTargetMask,

@@ -1,6 +1,9 @@
 // Translator: one superblock of the program's code into code that does the same and logs its
 // branches.
 //
+// A superblock follows direct jumps, calls and conditionals, the latter in the direction that is
+// likely: backward if they lead there, else straight on.
+//
 // Rules (docs/design/software-trace-unit.md tells why):
 //  - every instruction boundary of the program stays an instruction boundary here, with its
 //    registers, flags and memory; only rcx and rax are borrowed, within one branch, and kept in
@@ -75,7 +78,7 @@ class Translator {
   Step call(const isa::Insn& insn);
   bool load_target(const isa::Insn& insn);
   Step indirect(const isa::Insn& insn);
-  void side_exit(uint64_t target, uint8_t* field);
+  void side_exit(uint64_t target, bool taken, uint8_t* field);
   void leave(uint64_t target, Exit::State state, channel::Reason reason);
   void finish();
 
@@ -90,7 +93,7 @@ class Translator {
   uint64_t hash_ = kHashSeed;
   uint64_t hash_before_mark_ = kHashSeed;
   uint32_t insns_ = 0;
-  uint32_t path_ = 0;
+  uint32_t path_ = kEmptyPath;
   Exit* exits_;
   uint32_t first_exit_;
   uint32_t exit_count_ = 0;

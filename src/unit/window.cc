@@ -7,6 +7,7 @@
 #include "unit/rseq.h"
 #include "unit/session.h"
 #include "unit/signal_set.h"
+#include "unit/signals.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
 
@@ -69,8 +70,8 @@ void drain(Thread& thread, uint64_t position) {
       branches += count;
       ++entry;
     } else {
-      const auto count = static_cast<uint32_t>(31 - __builtin_clz(path));
-      writer.tnt(path ^ 1u << count, count);
+      const uint32_t count = path_count(path);
+      writer.tnt(path_outcomes(path), count);
       writer.flush_tnt();
       writer.tip(value & kTargetMask);
       branches += count + 1;
@@ -106,10 +107,61 @@ bool out_of_time(Thread& thread) {
   return cpu_ns - thread.window_half_cpu_ns > half_us * 1000;
 }
 
-uint64_t leave_at(Thread& thread, uint64_t pc, Reason reason) {
+uint64_t trap_at(Thread& thread, uint64_t pc, Reason reason) {
   tls_block.exit_pc = pc;
   thread.end_reason = reason;
   return code_cache.exit_trap();
+}
+
+// What a common stub (CodeCache::emit_common_stub) keeps of the program's registers on the unit's
+// stack, rsp's place first.
+struct StubFrame {
+  greg_t r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, flags;
+};
+
+StubFrame& stub_frame(const Thread& thread) {
+  return *reinterpret_cast<StubFrame*>(thread.stack_top - sizeof(StubFrame));
+}
+
+void copy_program_registers(const Thread& thread, ucontext_t& context) {
+  const StubFrame& saved = stub_frame(thread);
+  auto& registers = context.uc_mcontext.gregs;
+  registers[REG_RAX] = static_cast<greg_t>(tls_block.rax);
+  registers[REG_RCX] = static_cast<greg_t>(tls_block.rcx);
+  registers[REG_RSP] = static_cast<greg_t>(thread.saved_rsp);
+  registers[REG_EFL] = saved.flags;
+  registers[REG_RDX] = saved.rdx;
+  registers[REG_RBX] = saved.rbx;
+  registers[REG_RBP] = saved.rbp;
+  registers[REG_RSI] = saved.rsi;
+  registers[REG_RDI] = saved.rdi;
+  registers[REG_R8] = saved.r8;
+  registers[REG_R9] = saved.r9;
+  registers[REG_R10] = saved.r10;
+  registers[REG_R11] = saved.r11;
+  registers[REG_R12] = saved.r12;
+  registers[REG_R13] = saved.r13;
+  registers[REG_R14] = saved.r14;
+  registers[REG_R15] = saved.r15;
+}
+
+// The last step out of a window, on the unit's stack.
+[[noreturn]] void leave(Thread* thread) {
+  thread->leaving = false;
+  tls_block.state = UnitState::kIdle;
+  replay_held_signals(*thread);
+  thread->signal_return.go();
+}
+
+// From a stub: ends the window before `pc`, at once if that is possible, else by the trap whose
+// address it returns.
+uint64_t leave_at(Thread& thread, uint64_t pc, Reason reason) {
+  if (!thread.signal_return.usable()) return trap_at(thread, pc, reason);
+  ucontext_t& context = thread.signal_return.context();
+  copy_program_registers(thread, context);
+  thread.leaving = true;
+  window_end(thread, context, pc, kEmptyPath, reason);
+  leave(&thread);
 }
 
 Block* get_block(Thread& thread, uint64_t pc, Reason* why) {
@@ -275,13 +327,14 @@ void window_begin(Thread& thread, ucontext_t& context) {
     start_packets(thread);
     return sample_without_history(thread, pc, tsc, Reason::kFull);
   }
+  thread.signal_return.adopt(context);
   thread.saved_mask = signal_mask(context);
   signal_mask(context) = kWindowMask;
   context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(reinterpret_cast<uint64_t>(block->code));
   tls_block.state = UnitState::kWindow;
 }
 
-void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passed, Reason reason) {
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t path, Reason reason) {
   tls_block.state = UnitState::kTranslating;  // for abort_translation()
   signal_mask(context) = thread.saved_mask;
   context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(pc);
@@ -291,7 +344,7 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passe
     context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(abort);
   }
   drain(thread, tls_block.log);
-  thread.writer.tnt(0, passed);
+  thread.writer.tnt(path_outcomes(path), path_count(path));
   thread.writer.end(pc);
   deliver_sample(thread, pc, reason);
 }
@@ -335,14 +388,17 @@ void abort_translation(Thread& thread, ucontext_t& context) {
   }
   if (thread.delivering) session.stopped = true;
   auto& registers = context.uc_mcontext.gregs;
-  if (tls_block.state == UnitState::kWindow) {
-    // In unit_exit or unit_indirect: return the exit trap to the stub, which saved 14 registers.
-    constexpr uint64_t kSaved = 14 * sizeof(uint64_t);
-    const uint64_t return_slot = thread.stack_top - kSaved - sizeof(uint64_t);
-    registers[REG_RIP] = *reinterpret_cast<greg_t*>(return_slot);
-    registers[REG_RSP] = static_cast<greg_t>(thread.stack_top - kSaved);
+  const uint64_t stub_rsp = thread.stack_top - sizeof(StubFrame);
+  if (thread.leaving) {  // in window_end, called from a stub
+    registers[REG_RIP] = reinterpret_cast<greg_t>(&leave);
+    registers[REG_RDI] = reinterpret_cast<greg_t>(&thread);
+    registers[REG_RSP] = static_cast<greg_t>((stub_rsp & ~uint64_t{15}) - sizeof(uint64_t));
+  } else if (tls_block.state == UnitState::kWindow) {
+    // In unit_exit or unit_indirect: return the exit trap to the stub.
+    registers[REG_RIP] = *reinterpret_cast<greg_t*>(stub_rsp - sizeof(uint64_t));
+    registers[REG_RSP] = static_cast<greg_t>(stub_rsp);
     const uint64_t pc = thread.pending_pc;
-    registers[REG_RAX] = static_cast<greg_t>(leave_at(thread, pc, Reason::kInvalidated));
+    registers[REG_RAX] = static_cast<greg_t>(trap_at(thread, pc, Reason::kInvalidated));
   } else {
     registers[REG_RIP] = reinterpret_cast<greg_t>(&auxtrail_call_on_stack_return);
     registers[REG_RSP] = static_cast<greg_t>(thread.stack_top - 16);

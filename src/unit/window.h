@@ -3,8 +3,9 @@
 //
 //   native ─SIGTRAP─► window_begin ─sigreturn─► code cache ⇄ unit_exit / unit_indirect (misses,
 //   full log)
-//                                                    │ exit trap, fault
-//   native ◄─sigreturn─ window_end: packets, sample ◄┘
+//                                                    │
+//   native ◄─sigreturn─ window_end: packets, sample ◄┘ from a stub (signal_return.h), a fault's or
+//   the exit trap's handler
 //
 // While a window is open the thread's asynchronous signals are blocked; the program's own mask
 // comes back with the sigreturn that ends the window, so a pending signal is delivered at a native
@@ -37,9 +38,9 @@ extern WindowConfig window_config;
 void window_begin(Thread& thread, ucontext_t& context);
 
 // Ends the open window at `pc`: writes the packets that lead there, delivers the sample, and makes
-// `context` continue natively at `pc`. `passed` not-taken conditionals of the current superblock
-// are not in the log yet.
-void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t passed,
+// `context` continue natively at `pc`. `path` (thread_state.h) of the current superblock is not in
+// the log yet.
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t path,
                 channel::Reason reason);
 
 // Called by the common stubs with the program's state saved; both return the code address to go on
