@@ -85,7 +85,17 @@ Tracee::~Tracee() {
 
 Stop Tracee::step() {
   stepped_ = true;
-  return resume(PTRACE_SINGLESTEP, 0);
+  Stop stop = resume(PTRACE_SINGLESTEP, 0);
+  // The kernel tells a step from other debug exceptions by a bit of DR6, which a virtual machine's
+  // host may lose when it takes the processor away at that moment. No program here has int1 or
+  // hardware breakpoints.
+  const bool debug_exception = stop.kind == StopKind::kSignal && stop.signal == SIGTRAP &&
+                               (stop.code == TRAP_BRKPT || stop.code == TRAP_HWBKPT);
+  if (debug_exception) {
+    std::fprintf(stderr, "lockstep: a step told as SIGTRAP with code %d\n", stop.code);
+    stop.kind = StopKind::kStep;
+  }
+  return stop;
 }
 
 Stop Tracee::run(int signal) {
