@@ -29,7 +29,9 @@ uint32_t Places::find(const image::Layout& layout, uint64_t address) {
   if (parts_.dso || parts_.function || parts_.line) {
     const image::Location location = symbolizer_.locate(layout, address);
     if (parts_.dso) place.dso = location.dso;
-    if (parts_.function) place.function = location.function;
+    if (parts_.function) {
+      place.function = location.function != nullptr ? location.function : location.unnamed;
+    }
     if (parts_.line) place.line = source_line(symbolizer_, location);
   }
   const auto [found, is_new] =

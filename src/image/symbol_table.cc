@@ -9,6 +9,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "image/unwind_functions.h"
+
 namespace auxtrail::image {
 namespace {
 
@@ -131,6 +133,18 @@ void read_plt(Elf* elf, std::vector<Candidate>& candidates) {
   for (const auto& [scn, header] : stub_sections) read_stubs(scn, header, slots, candidates);
 }
 
+const Function* find_in(const std::vector<Function>& functions, uint64_t address) {
+  // Sized functions may enclose others, so some steps back are worth a look.
+  constexpr int kMaxStepsBack = 8;
+  auto place = std::partition_point(functions.begin(), functions.end(),
+                                    [address](const Function& f) { return f.address <= address; });
+  for (int step = 0; step < kMaxStepsBack && place != functions.begin(); ++step) {
+    --place;
+    if (address - place->address < place->size_bytes) return &*place;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 SymbolTable SymbolTable::read(Dwfl_Module* module, const Dso* dso, bool demangle_names) {
@@ -168,19 +182,14 @@ SymbolTable SymbolTable::read(Dwfl_Module* module, const Dso* dso, bool demangle
     function.size_bytes =
         is_last ? kLastUnsizedBytes : table.functions_[i + 1].address - function.address;
   }
+  table.unnamed_ = read_unwind_functions(elf, dso);
   return table;
 }
 
-const Function* SymbolTable::find(uint64_t address) const {
-  // Sized functions may enclose others, so some steps back are worth a look.
-  constexpr int kMaxStepsBack = 8;
-  auto place = std::partition_point(functions_.begin(), functions_.end(),
-                                    [address](const Function& f) { return f.address <= address; });
-  for (int step = 0; step < kMaxStepsBack && place != functions_.begin(); ++step) {
-    --place;
-    if (address - place->address < place->size_bytes) return &*place;
-  }
-  return nullptr;
+const Function* SymbolTable::find(uint64_t address) const { return find_in(functions_, address); }
+
+const Function* SymbolTable::find_unnamed(uint64_t address) const {
+  return find_in(unnamed_, address);
 }
 
 }  // namespace auxtrail::image

@@ -90,7 +90,9 @@ Location Symbolizer::locate(const Layout& layout, uint64_t address) {
 Location Symbolizer::locate(const Dso* dso, uint64_t file_offset) {
   Module& owner = module(dso);
   const uint64_t dso_address = dso->address_of(file_offset);
-  return {owner.symbols.find(dso_address), dso, dso_address};
+  const Function* function = owner.symbols.find(dso_address);
+  const Function* unnamed = function == nullptr ? owner.symbols.find_unnamed(dso_address) : nullptr;
+  return {function, dso, dso_address, unnamed};
 }
 
 const std::vector<SourceFrame>& Symbolizer::source(const Location& location) {

@@ -35,6 +35,9 @@ struct Location {
   const Function* function = nullptr;  // nullptr: print kUnknown
   const Dso* dso = nullptr;            // nullptr: no mapping there
   uint64_t dso_address = 0;            // the ELF file's numbering; the plain address without a DSO
+  // Without `function`: the one that is known from unwind information alone, and by a name that
+  // says its place, "[gzip+0x4a30]". Reports tell such functions apart; perf's text does not.
+  const Function* unnamed = nullptr;
   // Bytes from the function's start; 0 without a function.
   [[nodiscard]] uint64_t offset() const { return function ? dso_address - function->address : 0; }
   [[nodiscard]] std::string_view function_name() const;

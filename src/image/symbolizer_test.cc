@@ -117,6 +117,49 @@ TEST(SymbolizerTest, FindsEveryDynamicFunctionOfAStrippedLibrary) {
   expect_symbols_of_readelf(libc, "--dyn-syms");
 }
 
+// What the symbols of the same file say before it was stripped.
+TEST(SymbolizerTest, FunctionsOfAStrippedProgramAreToldByTheirUnwindInformation) {
+  const Scratch scratch;
+  const std::string whole = fs::read_symlink("/proc/self/exe").string();
+  const std::string file = (scratch / "stripped").string();
+  ASSERT_EQ(std::system(fmt::format("strip -o {} {}", file, whole).c_str()), 0);
+  DsoTable dsos;
+  Symbolizer symbolizer(dsos);
+  const Dso* dso = dsos.intern(file);
+  size_t compared = 0;
+  size_t found = 0;
+  for (const auto& symbol : listed_functions(whole, "-s")) {
+    const auto inside = locate(symbolizer, dsos, dso, symbol.address + symbol.size_bytes / 2);
+    if (inside.function != nullptr) continue;  // exported
+    ++compared;
+    if (inside.unnamed == nullptr || inside.unnamed->address != symbol.address) continue;
+    EXPECT_EQ(inside.unnamed->name, fmt::format("[stripped+{:#x}]", symbol.address));
+    ++found;
+  }
+  ASSERT_GT(compared, 1000);
+  EXPECT_GE(found * 100, compared * 99);  // some start-up code has no unwind information
+}
+
+TEST(SymbolizerTest, DamagedUnwindTableIsNoTable) {
+  const Scratch scratch;
+  const std::string whole = fs::read_symlink("/proc/self/exe").string();
+  const std::string file = (scratch / "stripped").string();
+  const std::string table = (scratch / "table").string();
+  std::ofstream(table, std::ios::binary)
+      << std::string("\x01\x1b\x03\x3b\0\0\0\0\xff\xff\xff\x7f\x01", 13);
+  ASSERT_EQ(
+      std::system(fmt::format("strip -o {0} {1} && objcopy --update-section .eh_frame_hdr={2} {0}",
+                              file, whole, table)
+                      .c_str()),
+      0);
+  DsoTable dsos;
+  Symbolizer symbolizer(dsos);
+  const Dso* dso = dsos.intern(file);
+  for (const auto& symbol : listed_functions(whole, "-s")) {
+    EXPECT_EQ(locate(symbolizer, dsos, dso, symbol.address).unnamed, nullptr);
+  }
+}
+
 // objdump writes the PLT's names as "<puts@plt>:".
 TEST(SymbolizerTest, PltStubsCarryObjdumpsNames) {
   const std::string file = fs::read_symlink("/proc/self/exe").string();
