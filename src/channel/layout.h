@@ -68,6 +68,7 @@ enum class Reason : uint32_t {
   kForeignThread,     // a thread without thread-local storage of its own (raw clone)
   kSingleStep,        // the program is being single-stepped (trap flag)
   kHandlersReplaced,  // the program replaced our fault handlers behind our back
+  kAlternateStack,  // a handler on an alternate stack: a signal under the window would use its top
   kCount
 };
 inline constexpr size_t kReasonCount = static_cast<size_t>(Reason::kCount);
@@ -88,7 +89,7 @@ struct SessionConfig {
   uint32_t data_pages = 0;        // per thread, 2^n
   uint32_t aux_pages = 0;         // per thread, 2^n
   uint32_t inherit_children = 1;  // 0 with --no-inherit: forked processes are left alone
-  uint32_t reserved = 0;
+  uint32_t end_by_trap = 0;       // 1: every window, for tests (else where a stub can't end it)
 };
 
 // Unit -> recorder, one message, with SCM_RIGHTS {memfd[, trigger fd]}.
@@ -105,9 +106,9 @@ struct Hello {
 // Counters are written by the owning thread alone with plain relaxed stores; the recorder adds up
 // all slots before it frees one.
 struct Counters {
-  std::atomic<uint64_t> overflows{0};  // trigger signals that arrived
-  std::atomic<uint64_t> deferred{0};   // of these, delivered late: the program had SIGTRAP blocked
-  std::atomic<uint64_t> samples{0};    // samples written to the data ring
+  std::atomic<uint64_t> overflows{0};     // trigger signals that arrived
+  std::atomic<uint64_t> deferred{0};      // of these, delivered late: SIGTRAP was blocked
+  std::atomic<uint64_t> samples{0};       // samples written to the data ring
   std::atomic<uint64_t> lost_samples{0};  // samples that found no room
   std::atomic<uint64_t> aux_bytes{0};     // AUX bytes in written samples
   std::atomic<uint64_t> branches{0};      // branches logged in windows, conditional and indirect

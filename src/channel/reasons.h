@@ -12,7 +12,8 @@ inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {
     "full",           "syscall",        "cold code",      "time budget",
     "untranslatable", "foreign code",   "patched code",   "rseq",
     "fault",          "cache full",     "cache busy",     "invalidated",
-    "busy unit",      "foreign thread", "single-stepped", "handlers replaced"};
+    "busy unit",      "foreign thread", "single-stepped", "handlers replaced",
+    "alternate stack"};
 
 constexpr std::string_view name(Reason reason) {
   const auto index = static_cast<size_t>(reason);

@@ -71,7 +71,8 @@ Finding trigger() {
   std::string text =
       fmt::format("perf_event_open: {}; thread timers are used instead", std::strerror(sys_errno));
   if (sys_errno == EINVAL) {
-    return {topic, State::kShortfall, text, "use Linux 5.13 or newer (attr.sigtrap)"};
+    return {topic, State::kShortfall, text,
+            "use Linux 5.19 or newer (events with attr.sigtrap that wait while it is blocked)"};
   }
   return {topic, State::kShortfall, text,
           "sudo sysctl kernel.perf_event_paranoid=2; in a container allow the system call "

@@ -3,6 +3,7 @@
 #include <linux/perf_event.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <sstream>
 
 #include "base/unique_fd.h"
+#include "channel/kernel_version.h"
 #include "channel/layout.h"
 
 namespace auxtrail::record {
@@ -106,6 +108,8 @@ int probe_event(const perf_event_attr& attr) {
 }
 
 int probe_sigtrap_trigger() {
+  utsname name{};
+  if (::uname(&name) != 0 || !channel::waits_for_blocked_sigtrap(name.release)) return EINVAL;
   perf_event_attr attr{};
   attr.type = PERF_TYPE_SOFTWARE;
   attr.config = PERF_COUNT_SW_TASK_CLOCK;

@@ -31,7 +31,8 @@ std::vector<uint32_t> online_cpus();
 // errno of perf_event_open.
 int probe_event(const perf_event_attr& attr);
 // Opens a software event with attr.sigtrap on the calling thread as the trace unit does. 0 if it
-// works, else the errno of perf_event_open (EINVAL: a kernel before 5.13).
+// works, else the errno of perf_event_open (EINVAL: a kernel before 5.19,
+// channel/kernel_version.h).
 int probe_sigtrap_trigger();
 // The same for a hardware counter (cycles); ENOENT or EOPNOTSUPP: the machine has none.
 int probe_hardware_counter();

@@ -48,6 +48,7 @@ void prefault(uint8_t* needed_to, uint8_t** prefaulted, uint8_t* limit) {
 
 bool CodeCache::ensure_ready() {
   if (ready_ || failed_) return ready_;
+  failed_ = true;  // should a fault end init() early
   ready_ = init() && map_.refresh(nullptr, nullptr);
   failed_ = !ready_;
   return ready_;

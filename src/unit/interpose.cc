@@ -27,6 +27,12 @@
 namespace auxtrail::unit {
 namespace {
 
+// prctl() options after which the kernel may answer the unit's own system calls with a signal.
+bool forbids_our_calls(int option) {
+  constexpr int kSyscallUserDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH
+  return option == PR_SET_SECCOMP || option == kSyscallUserDispatch;
+}
+
 using SignalFunction = sighandler_t(int, sighandler_t);
 using PthreadCreateFunction = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 
@@ -222,7 +228,7 @@ extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(lo
       session_stop();
       break;
     case SYS_prctl:
-      if (a == PR_SET_SECCOMP) session_stop();
+      if (forbids_our_calls(static_cast<int>(a))) session_stop();
       break;
     case SYS_mprotect:
     case SYS_pkey_mprotect:
@@ -322,7 +328,7 @@ AUXTRAIL_EXPORT int prctl(int option, ...) noexcept {
   const long c = va_arg(arguments, long);
   const long d = va_arg(arguments, long);
   va_end(arguments);
-  if (option == PR_SET_SECCOMP) session_stop();
+  if (forbids_our_calls(option)) session_stop();
   return static_cast<int>(with_errno(sys::call(SYS_prctl, option, a, b, c, d)));
 }
 

@@ -2,6 +2,7 @@
 #include "unit/overflow.h"
 
 #include "unit/code_cache.h"
+#include "unit/context.h"
 #include "unit/session.h"
 #include "unit/signals.h"
 #include "unit/stack_switch.h"
@@ -21,9 +22,9 @@ void count(channel::Counters& counters, Reason reason) {
   counters.ended_by[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
 }
 
-uint64_t begin_on_own_stack(Thread* thread, ucontext_t* context) {
+void begin_on_own_stack(Thread* thread, ucontext_t* context) {
+  protect_frame(*context);
   window_begin(*thread, *context);
-  return 1;
 }
 
 // The calling thread's state; null, with the reason counted, if it can't be sampled.
@@ -42,11 +43,9 @@ Thread* current_thread(uint32_t tid) {
   return tls_block.thread;
 }
 
-}  // namespace
-
-void on_overflow(ucontext_t& context, bool deferred) {
-  if (session.memory == nullptr || session.stopped) return;
-  const auto ip = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
+// Opens a window, or counts why not. The thread, if it has state of its own.
+Thread* handle_overflow(ucontext_t& context, bool deferred) {
+  const uint64_t ip = program_register(context, REG_RIP);
   if (tls_block.state != UnitState::kIdle || code_cache.in_cache(ip) ||
       code_cache.map().is_own(ip)) {
     channel::Counters& counters = tls_block.thread != nullptr
@@ -54,29 +53,38 @@ void on_overflow(ucontext_t& context, bool deferred) {
                                       : session.header()->process;
     counters.overflows.fetch_add(1, std::memory_order_relaxed);
     count(counters, Reason::kBusyUnit);
-    return;
+    return tls_block.thread;
   }
   Thread* thread = current_thread(static_cast<uint32_t>(sys::gettid()));
-  if (thread == nullptr) return;
+  if (thread == nullptr) return nullptr;
   channel::Counters& counters = thread->slot.header->counters;
   counters.overflows.fetch_add(1, std::memory_order_relaxed);
   if (deferred) counters.deferred.fetch_add(1, std::memory_order_relaxed);
-  constexpr greg_t kTrapFlag = 0x100;
-  if ((context.uc_mcontext.gregs[REG_EFL] & kTrapFlag) != 0) {
+  constexpr uint64_t kTrapFlag = 0x100;
+  if ((program_register(context, REG_EFL) & kTrapFlag) != 0) {
     count(counters, Reason::kSingleStep);
-    return;
+    return thread;
   }
   if (!handlers_in_place()) {
     count(counters, Reason::kHandlersReplaced);
-    return;
+    return thread;
   }
   tls_block.state = UnitState::kTranslating;
-  const uint64_t done = auxtrail_call_on_stack(
-      thread, &context, reinterpret_cast<void*>(&begin_on_own_stack), thread->stack_top);
-  if (done == 0) count(counters, Reason::kInvalidated);  // abort_translation()
-  if (tls_block.state == UnitState::kTranslating) {
-    tls_block.state = UnitState::kIdle;
-    replay_held_signals(*thread);
+  auxtrail_call_on_stack(thread, &context, reinterpret_cast<void*>(&begin_on_own_stack),
+                         thread->stack_top);
+  if (tls_block.state == UnitState::kTranslating) tls_block.state = UnitState::kIdle;
+  return thread;
+}
+
+}  // namespace
+
+void on_overflow(ucontext_t& context, bool deferred) {
+  if (session.memory == nullptr || session.stopped) return;
+  tls_block.in_trigger = 1;
+  Thread* thread = handle_overflow(context, deferred);
+  tls_block.in_trigger = 0;
+  if (thread != nullptr && tls_block.state == UnitState::kIdle) {
+    replay_held_signals(*thread, signal_mask(context));
   }
 }
 

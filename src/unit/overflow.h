@@ -5,8 +5,8 @@
 
 namespace auxtrail::unit {
 
-// In the signal handler of the overflowing thread. `deferred`: the program had the signal blocked
-// for a while.
+// In the signal handler of the overflowing thread. `deferred`: the signal was blocked for a while,
+// by the program or by the unit.
 void on_overflow(ucontext_t& context, bool deferred);
 
 }  // namespace auxtrail::unit

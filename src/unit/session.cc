@@ -184,6 +184,7 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   thread.held_signals = 0;
   thread.holds_lock = false;
   thread.leaving = false;
+  thread.delivering = false;
   thread.pt.windowed = true;
   const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
   const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;

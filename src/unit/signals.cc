@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include "unit/code_cache.h"
+#include "unit/context.h"
 #include "unit/overflow.h"
 #include "unit/signal_set.h"
 #include "unit/small_stacks.h"
@@ -11,6 +12,7 @@
 #include "unit/sys.h"
 #include "unit/thread_state.h"
 #include "unit/window.h"
+#include "unit/window_leave.h"
 
 extern "C" void auxtrail_restore_rt();
 
@@ -89,10 +91,6 @@ class ActionLock {
   uint64_t old_mask_;
 };
 
-uint64_t instruction_pointer(const ucontext_t& context) {
-  return static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RIP]);
-}
-
 bool is_trigger(int signal, const siginfo_t& info) {
   if (signal != SIGTRAP) return false;
   if (info.si_code == kTrapPerf) {
@@ -120,26 +118,56 @@ struct EndRequest {
   uint32_t path;
   channel::Reason reason;
 };
-uint64_t end_on_own_stack(Thread* thread, EndRequest* request) {
+void end_on_own_stack(Thread* thread, EndRequest* request) {
+  protect_frame(*request->context);
   window_end(*thread, *request->context, request->pc, request->path, request->reason);
-  return 1;
 }
 void end_window(Thread& thread, EndRequest request) {
-  (void)auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&end_on_own_stack),
-                               thread.stack_top);
+  auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&end_on_own_stack),
+                         thread.stack_top);
   tls_block.state = UnitState::kIdle;
-  // Signals that somebody sent while the window was open come now, at the program's own position.
-  replay_held_signals(thread);
+  replay_held_signals(thread, thread.saved_mask);
 }
 
-// A signal that somebody sent between a window's end and the program's next instruction: it comes
-// with the return to the program, which sets the program's mask.
-bool keep_until_return(const Thread& thread, int signal, const siginfo_t& info,
-                       ucontext_t& context) {
-  const auto rsp = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RSP]);
-  const bool on_unit_stack = rsp - (thread.stack_top - kUnitStackBytes) < kUnitStackBytes;
-  if (info.si_code > 0 || !on_unit_stack) return false;
-  reinterpret_cast<uint64_t&>(context.uc_sigmask) |= signal_bit(signal);
+void hold(Thread& thread, int signal, const siginfo_t& info) {
+  thread.held_signals |= signal_bit(signal);
+  __builtin_memcpy(thread.held_info[index_of(signal)], &info, sizeof info);
+}
+
+// The kernel builds the frames of two signals that are due at once before either handler runs: the
+// second one then interrupts the first one's handler at its first instruction.
+bool is_at_trigger_entry(const ucontext_t& context) {
+  return program_register(context, REG_RIP) == reinterpret_cast<uint64_t>(&auxtrail_signal_entry) &&
+         program_register(context, REG_RDI) == SIGTRAP &&
+         is_trigger(SIGTRAP,
+                    *reinterpret_cast<const siginfo_t*>(program_register(context, REG_RSI)));
+}
+
+// In a handler of the unit's, before it calls the program's or returns.
+bool is_in_handler(const ucontext_t& context) {
+  const uint64_t ip = program_register(context, REG_RIP);
+  return tls_block.in_route > 1 || (ip >= reinterpret_cast<uint64_t>(&auxtrail_signal_entry) &&
+                                    ip < reinterpret_cast<uint64_t>(auxtrail_signal_code_end));
+}
+
+bool is_on_unit_stack(const Thread& thread, const ucontext_t& context) {
+  const uint64_t rsp = program_register(context, REG_RSP);
+  return rsp - (thread.stack_top - kUnitStackBytes) < kUnitStackBytes;
+}
+
+// A signal that somebody sent to a thread which, as the program sees it, runs natively. It must not
+// find the unit at work: it comes at the program's own position, when the trigger's handler or the
+// window that just ended returns there, or when route_signal() has set the mask of the program's
+// handler that it is about to call. False if nothing of the kind is under way.
+bool delay_in_unit(Thread* thread, int signal, const siginfo_t& info, ucontext_t& context) {
+  if (info.si_code > 0) return false;
+  if (thread != nullptr && (tls_block.in_trigger != 0 || is_at_trigger_entry(context))) {
+    hold(*thread, signal, info);  // on_overflow() replays it
+    return true;
+  }
+  const bool is_leaving = thread != nullptr && is_on_unit_stack(*thread, context);
+  if (!is_in_handler(context) && !is_leaving) return false;
+  signal_mask(context) |= signal_bit(signal);
   send_to_this_thread(signal, info);
   return true;
 }
@@ -148,16 +176,19 @@ bool keep_until_return(const Thread& thread, int signal, const siginfo_t& info,
 // with.
 bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   Thread* thread = tls_block.thread;
-  if (thread == nullptr) return false;
-  if (tls_block.state == UnitState::kIdle) return keep_until_return(*thread, signal, info, context);
-  const uint64_t ip = instruction_pointer(context);
-  if (info.si_code <= 0) {  // sent by somebody, not raised by an instruction: keep it for later
-    thread->held_signals |= signal_bit(signal);
-    __builtin_memcpy(thread->held_info[index_of(signal)], &info, sizeof info);
+  if (thread == nullptr || tls_block.state == UnitState::kIdle) {
+    return delay_in_unit(thread, signal, info, context);
+  }
+  const uint64_t ip = program_register(context, REG_RIP);
+  // Sent by somebody, or a trap that no instruction of the window raised: a perf event's of the
+  // program, a debugger's.
+  if (info.si_code <= 0 || (signal == SIGTRAP && info.si_code != SI_KERNEL)) {
+    hold(*thread, signal, info);
     return true;
   }
   if (!code_cache.in_cache(ip)) {
     if (signal != SIGSEGV && signal != SIGBUS) return false;
+    if (!is_on_unit_stack(*thread, context)) return false;
     abort_translation(*thread, context);
     return true;
   }
@@ -169,6 +200,7 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   const InsnMark* mark = nullptr;
   if (!code_cache.locate(signal == SIGTRAP ? ip - 1 : ip, &block, &mark)) return false;
   if (signal == SIGTRAP) {  // the superblock was dropped: its first byte is int3 now
+    if (ip - 1 != reinterpret_cast<uint64_t>(block->code)) return false;
     end_window(*thread, {&context, block->pc, kEmptyPath, channel::Reason::kInvalidated});
     return true;
   }
@@ -190,7 +222,7 @@ void default_action(int signal, siginfo_t& info, ucontext_t& context) {
   if (info.si_code > 0 && signal != SIGTRAP) return;  // the instruction faults again
   (void)set_mask(kAllSignals);
   send_to_this_thread(signal, info);
-  reinterpret_cast<uint64_t&>(context.uc_sigmask) &= ~signal_bit(signal);
+  signal_mask(context) &= ~signal_bit(signal);
 }
 
 // The program's own signal: returns its handler, or null if there is nothing to call.
@@ -205,11 +237,30 @@ void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
     const KernelAction reset;
     exchange_action(signal, &reset, nullptr);
   }
-  uint64_t mask = reinterpret_cast<uint64_t&>(context.uc_sigmask) | action.mask;
+  uint64_t mask = signal_mask(context) | action.mask;
   if ((action.flags & SA_NODEFER) == 0) mask |= signal_bit(signal);
   if (keeps_trigger_off(action.flags)) mask |= signal_bit(SIGTRAP);
   (void)set_mask(mask);
   return action.handler;
+}
+
+// What comes of a signal: the program's handler for it, or null if there is nothing to call.
+void* route(int signal, siginfo_t& info, ucontext_t& context) {
+  if (is_trigger(signal, info)) {
+    on_overflow(context, was_deferred(info));
+    return nullptr;
+  }
+  if (handle_in_unit(signal, info, context)) return nullptr;
+  if (signal == SIGTRAP && tls_block.trap_blocked != 0) {
+    // An instruction's own trap while blocked would kill. But the belief may be stale (siglongjmp
+    // restores masks without telling us), so it goes to the program's handler, if there is one.
+    if (info.si_code <= 0) {
+      __builtin_memcpy(tls_block.trap_info, &info, sizeof tls_block.trap_info);
+      tls_block.trap_pending = 1;
+      return nullptr;
+    }
+  }
+  return deliver_to_program(signal, info, context);
 }
 
 }  // namespace
@@ -217,21 +268,10 @@ void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
 extern "C" __attribute__((visibility("hidden"))) void* auxtrail_route_signal(int signal,
                                                                              siginfo_t* info,
                                                                              ucontext_t* context) {
-  if (is_trigger(signal, *info)) {
-    on_overflow(*context, was_deferred(*info));
-    return nullptr;
-  }
-  if (handle_in_unit(signal, *info, *context)) return nullptr;
-  if (signal == SIGTRAP && tls_block.trap_blocked != 0) {
-    // An instruction's own trap while blocked would kill. But the belief may be stale (siglongjmp
-    // restores masks without telling us), so it goes to the program's handler, if there is one.
-    if (info->si_code <= 0) {
-      __builtin_memcpy(tls_block.trap_info, info, sizeof tls_block.trap_info);
-      tls_block.trap_pending = 1;
-      return nullptr;
-    }
-  }
-  return deliver_to_program(signal, *info, *context);
+  ++tls_block.in_route;
+  void* const handler = route(signal, *info, *context);
+  --tls_block.in_route;
+  return handler;
 }
 
 bool is_watched_signal(int signal) { return index_of(signal) != kWatchedCount; }
@@ -245,14 +285,20 @@ void signals_after_fork() {
   __atomic_store_n(&action_lock, 0u, __ATOMIC_RELEASE);
 }
 
-void replay_held_signals(Thread& thread) {
+void replay_held_signals(Thread& thread, uint64_t program_mask) {
   if (thread.held_signals == 0) return;
   (void)set_mask(kAllSignals);
   for (size_t i = 0; i < kWatchedCount; ++i) {
     if ((thread.held_signals & signal_bit(kWatched[i])) == 0) continue;
     siginfo_t info;
     __builtin_memcpy(&info, thread.held_info[i], sizeof info);
-    send_to_this_thread(kWatched[i], info);
+    // With the signal blocked natively, only one for this very thread would be here now: another is
+    // the whole process's, for a thread that does not block it or waits for it.
+    if ((program_mask & signal_bit(kWatched[i])) != 0 && info.si_code != SI_TKILL) {
+      (void)sys::call(SYS_rt_sigqueueinfo, sys::getpid(), kWatched[i], sys::arg(&info));
+    } else {
+      send_to_this_thread(kWatched[i], info);
+    }
   }
   thread.held_signals = 0;
 }
@@ -285,7 +331,8 @@ void exchange_action(int signal, const KernelAction* action, KernelAction* old) 
 
 bool handlers_in_place() {
   for (const int signal : kWatched) {
-    if (signal == SIGTRAP) continue;  // it just came to us
+    // Its handler is what asks, so it is in place (or calls what was there before).
+    if (signal == SIGTRAP) continue;
     KernelAction now;
     (void)kernel_sigaction(signal, nullptr, &now);
     const bool ours = now.handler == reinterpret_cast<void*>(&auxtrail_signal_entry);

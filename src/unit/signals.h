@@ -40,7 +40,7 @@ struct Thread;
 // Sends the signals again that arrived while the thread was in the unit. For when it is about to
 // run natively: they come with the return from a signal that must follow, which sets the program's
 // mask.
-void replay_held_signals(Thread& thread);
+void replay_held_signals(Thread& thread, uint64_t program_mask);
 
 // Exchanges the program's disposition of a watched signal. Thread safe and async-signal-safe. Null
 // pointers as in sigaction(2).

@@ -41,6 +41,9 @@ auxtrail_signal_entry:
         pushq   %rdx
         .cfi_adjust_cfa_offset 24
         cld
+        pushfq                          # the kernel leaves a program's alignment check on
+        andq    $~0x40000, (%rsp)
+        popfq
         call    auxtrail_route_signal
         popq    %rdx
         popq    %rsi
@@ -62,6 +65,9 @@ auxtrail_restore_rt:
         movq    $15, %rax
         syscall
         .size   auxtrail_restore_rt, .-auxtrail_restore_rt
+        .globl  auxtrail_signal_code_end
+        .hidden auxtrail_signal_code_end
+auxtrail_signal_code_end:
 
         .globl  auxtrail_signal_return
         .hidden auxtrail_signal_return

@@ -32,12 +32,14 @@ struct TlsBlock {
   uint64_t log;      // where the next log entry goes
   uint64_t target;   // target of the indirect branch being taken; an exit's number on its way out
   uint64_t resume;   // code address at which a stub leaves
-  uint64_t exit_pc;  // program address at which the window ends
+  uint64_t exit_pc;  // program address at which the exit trap ends the window
   Thread* thread;    // null until the first overflow
   UnitState state;
   uint32_t tid;           // 0 until the first overflow
   uint32_t trap_blocked;  // the program believes SIGTRAP to be blocked (see interpose_mask.cc)
   uint32_t trap_pending;  // and one that somebody sent is waiting
+  uint32_t in_trigger;    // on_overflow() is at work
+  uint32_t in_route;      // how many auxtrail_route_signal() are at work, one above the other
   uint64_t trap_info[6];  // the beginning of its siginfo
 };
 
@@ -103,7 +105,7 @@ struct Thread {
   uint64_t last_tsc;            // TSC packets of one thread grow strictly
 
   uint64_t saved_mask;         // the program's signal mask during a window
-  channel::Reason end_reason;  // set by whoever decides to end the window
+  channel::Reason end_reason;  // and why
   bool holds_lock;             // the translator lock: a fault while translating must release it
   uint64_t pending_pc;         // where the program goes on if the stub at work has to give up
   bool delivering;             // a record is being written: a fault there breaks the ring

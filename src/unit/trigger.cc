@@ -1,9 +1,12 @@
 // See trigger.h.
 #include "unit/trigger.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <sys/utsname.h>
 #include <time.h>
 
+#include "channel/kernel_version.h"
 #include "unit/signals.h"
 #include "unit/sys.h"
 
@@ -15,6 +18,18 @@ constexpr uint64_t kTimerMaxHz = 250;
 
 uint64_t timer_period_ns = 0;  // 0: the trigger is no timer
 
+// A descriptor or -errno.
+long open_event(const perf_event_attr& attr) {
+  utsname name{};
+  if (sys::is_error(sys::call(SYS_uname, sys::arg(&name))) ||
+      !channel::waits_for_blocked_sigtrap(name.release)) {
+    return -EINVAL;  // as a kernel says that knows no attr.sigtrap
+  }
+  perf_event_attr mine = attr;
+  mine.sig_data = kTriggerCookie;
+  return sys::call(SYS_perf_event_open, sys::arg(&mine), 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
 }  // namespace
 
 uint64_t period_of(const perf_event_attr& attr) {
@@ -24,9 +39,7 @@ uint64_t period_of(const perf_event_attr& attr) {
 
 OpenTrigger trigger_open(const perf_event_attr& attr) {
   OpenTrigger result;
-  perf_event_attr mine = attr;
-  mine.sig_data = kTriggerCookie;
-  const long fd = sys::call(SYS_perf_event_open, sys::arg(&mine), 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+  const long fd = open_event(attr);
   if (!sys::is_error(fd)) {
     result.kind = channel::Trigger::kKernelEvent;
     result.fd = static_cast<int>(fd);

@@ -4,12 +4,12 @@
 #include <signal.h>
 
 #include "unit/clock.h"
+#include "unit/context.h"
 #include "unit/rseq.h"
 #include "unit/session.h"
 #include "unit/signal_set.h"
-#include "unit/signals.h"
-#include "unit/stack_switch.h"
 #include "unit/sys.h"
+#include "unit/window_leave.h"
 
 namespace auxtrail::unit {
 
@@ -29,7 +29,7 @@ constexpr uint64_t kMaxTranslationUs = 30;
 
 // Blocked during a window: all but those that an instruction of the window itself can raise.
 constexpr uint64_t kWindowMask = ~(signal_bit(SIGSEGV) | signal_bit(SIGBUS) | signal_bit(SIGFPE) |
-                                   signal_bit(SIGILL) | signal_bit(SIGTRAP) | signal_bit(SIGSYS));
+                                   signal_bit(SIGILL) | signal_bit(SIGTRAP));
 
 // Time goes by TSC ticks; the rate is learnt from the first overflow on.
 struct TickRate {
@@ -107,63 +107,6 @@ bool out_of_time(Thread& thread) {
   return cpu_ns - thread.window_half_cpu_ns > half_us * 1000;
 }
 
-uint64_t trap_at(Thread& thread, uint64_t pc, Reason reason) {
-  tls_block.exit_pc = pc;
-  thread.end_reason = reason;
-  return code_cache.exit_trap();
-}
-
-// What a common stub (CodeCache::emit_common_stub) keeps of the program's registers on the unit's
-// stack, rsp's place first.
-struct StubFrame {
-  greg_t r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, flags;
-};
-
-StubFrame& stub_frame(const Thread& thread) {
-  return *reinterpret_cast<StubFrame*>(thread.stack_top - sizeof(StubFrame));
-}
-
-void copy_program_registers(const Thread& thread, ucontext_t& context) {
-  const StubFrame& saved = stub_frame(thread);
-  auto& registers = context.uc_mcontext.gregs;
-  registers[REG_RAX] = static_cast<greg_t>(tls_block.rax);
-  registers[REG_RCX] = static_cast<greg_t>(tls_block.rcx);
-  registers[REG_RSP] = static_cast<greg_t>(thread.saved_rsp);
-  registers[REG_EFL] = saved.flags;
-  registers[REG_RDX] = saved.rdx;
-  registers[REG_RBX] = saved.rbx;
-  registers[REG_RBP] = saved.rbp;
-  registers[REG_RSI] = saved.rsi;
-  registers[REG_RDI] = saved.rdi;
-  registers[REG_R8] = saved.r8;
-  registers[REG_R9] = saved.r9;
-  registers[REG_R10] = saved.r10;
-  registers[REG_R11] = saved.r11;
-  registers[REG_R12] = saved.r12;
-  registers[REG_R13] = saved.r13;
-  registers[REG_R14] = saved.r14;
-  registers[REG_R15] = saved.r15;
-}
-
-// The last step out of a window, on the unit's stack.
-[[noreturn]] void leave(Thread* thread) {
-  thread->leaving = false;
-  tls_block.state = UnitState::kIdle;
-  replay_held_signals(*thread);
-  thread->signal_return.go();
-}
-
-// From a stub: ends the window before `pc`, at once if that is possible, else by the trap whose
-// address it returns.
-uint64_t leave_at(Thread& thread, uint64_t pc, Reason reason) {
-  if (!thread.signal_return.usable()) return trap_at(thread, pc, reason);
-  ucontext_t& context = thread.signal_return.context();
-  copy_program_registers(thread, context);
-  thread.leaving = true;
-  window_end(thread, context, pc, kEmptyPath, reason);
-  leave(&thread);
-}
-
 Block* get_block(Thread& thread, uint64_t pc, Reason* why) {
   const uint64_t start = ticks();
   const bool may_translate = static_cast<int64_t>(thread.translation_ticks) > 0;
@@ -183,10 +126,10 @@ Block* get_block(Thread& thread, uint64_t pc, Reason* why) {
 
 constexpr uint32_t kNoExit = ~uint32_t{0};
 
-// Where to go on for the program address `pc`: a superblock's code, or the exit trap. The exit of
-// that number, or else the table of indirect branches, leads there by itself from now on.
+// Where to go on for the program address `pc`, if the window goes on: a superblock's code. The exit
+// of that number, or else the table of indirect branches, leads there by itself from now on.
 uint64_t continue_at(Thread& thread, uint64_t pc, uint32_t exit_number) {
-  if (!code_cache.try_lock()) return leave_at(thread, pc, Reason::kCacheBusy);
+  if (!code_cache.try_lock()) return end_from_stub(thread, pc, Reason::kCacheBusy);
   thread.holds_lock = true;
   Reason why = Reason::kFull;
   Block* block = get_block(thread, pc, &why);
@@ -199,7 +142,7 @@ uint64_t continue_at(Thread& thread, uint64_t pc, uint32_t exit_number) {
   }
   thread.holds_lock = false;
   code_cache.unlock();
-  if (block == nullptr) return leave_at(thread, pc, why);
+  if (block == nullptr) return end_from_stub(thread, pc, why);
   return reinterpret_cast<uint64_t>(block->code);
 }
 
@@ -247,10 +190,6 @@ void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
 uint64_t next_tsc(Thread& thread, uint64_t ns) {
   thread.last_tsc = ns > thread.last_tsc ? ns : thread.last_tsc + 1;
   return thread.last_tsc;
-}
-
-uint64_t& signal_mask(ucontext_t& context) {
-  return *reinterpret_cast<uint64_t*>(&context.uc_sigmask);
 }
 
 // Packets go straight into the AUX area.
@@ -301,6 +240,16 @@ void window_begin(Thread& thread, ucontext_t& context) {
   start_packets(thread);
   const uint64_t tsc = next_tsc(thread, ns);
 
+  // Alignment checks would hit the unit's own code behind the stubs.
+  constexpr uint64_t kAlignmentCheck = 0x40000;
+  if ((program_register(context, REG_EFL) & kAlignmentCheck) != 0) {
+    return sample_without_history(thread, pc, tsc, Reason::kUntranslatable);
+  }
+  // While a stub worked on the unit's stack, a signal would get its frame at the top of the
+  // alternate stack, over the program's own there.
+  if (alternate_stack_holds(context, program_register(context, REG_RSP))) {
+    return sample_without_history(thread, pc, tsc, Reason::kAlternateStack);
+  }
   Reason why = Reason::kFull;
   if (!code_cache.try_lock()) return sample_without_history(thread, pc, tsc, Reason::kCacheBusy);
   thread.holds_lock = true;
@@ -362,13 +311,13 @@ uint64_t unit_exit(Thread* thread) {
   const bool is_end = exit.state == Exit::kEnd;  // never changes, unlike the other states
   if (log_is_full(tls_block.log)) {
     const Reason reason = refill(*thread);
-    if (reason != Reason::kCount && !is_end) return leave_at(*thread, target, reason);
+    if (reason != Reason::kCount && !is_end) return end_from_stub(*thread, target, reason);
     if (token == exit_token(number, true)) {  // the full log was all that stopped it
       uint8_t* const next = code_cache.chained(number);
       if (next != nullptr) return reinterpret_cast<uint64_t>(next);
     }
   }
-  if (is_end) return leave_at(*thread, target, static_cast<Reason>(exit.reason));
+  if (is_end) return end_from_stub(*thread, target, static_cast<Reason>(exit.reason));
   return continue_at(*thread, target, number);
 }
 
@@ -376,33 +325,9 @@ uint64_t unit_indirect(Thread* thread) {
   thread->pending_pc = tls_block.target;
   if (log_is_full(tls_block.log)) {
     const Reason reason = refill(*thread);
-    if (reason != Reason::kCount) return leave_at(*thread, tls_block.target, reason);
+    if (reason != Reason::kCount) return end_from_stub(*thread, tls_block.target, reason);
   }
   return continue_at(*thread, tls_block.target, kNoExit);
-}
-
-void abort_translation(Thread& thread, ucontext_t& context) {
-  if (thread.holds_lock) {
-    thread.holds_lock = false;
-    code_cache.unlock();
-  }
-  if (thread.delivering) session.stopped = true;
-  auto& registers = context.uc_mcontext.gregs;
-  const uint64_t stub_rsp = thread.stack_top - sizeof(StubFrame);
-  if (thread.leaving) {  // in window_end, called from a stub
-    registers[REG_RIP] = reinterpret_cast<greg_t>(&leave);
-    registers[REG_RDI] = reinterpret_cast<greg_t>(&thread);
-    registers[REG_RSP] = static_cast<greg_t>((stub_rsp & ~uint64_t{15}) - sizeof(uint64_t));
-  } else if (tls_block.state == UnitState::kWindow) {
-    // In unit_exit or unit_indirect: return the exit trap to the stub.
-    registers[REG_RIP] = *reinterpret_cast<greg_t*>(stub_rsp - sizeof(uint64_t));
-    registers[REG_RSP] = static_cast<greg_t>(stub_rsp);
-    const uint64_t pc = thread.pending_pc;
-    registers[REG_RAX] = static_cast<greg_t>(trap_at(thread, pc, Reason::kInvalidated));
-  } else {
-    registers[REG_RIP] = reinterpret_cast<greg_t>(&auxtrail_call_on_stack_return);
-    registers[REG_RSP] = static_cast<greg_t>(thread.stack_top - 16);
-  }
 }
 
 }  // namespace auxtrail::unit

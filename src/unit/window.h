@@ -1,11 +1,10 @@
 // Windows: a stretch of the program executed from the code cache, between an overflow and its
 // sample.
 //
-//   native ─SIGTRAP─► window_begin ─sigreturn─► code cache ⇄ unit_exit / unit_indirect (misses,
-//   full log)
-//                                                    │
-//   native ◄─sigreturn─ window_end: packets, sample ◄┘ from a stub (signal_return.h), a fault's or
-//   the exit trap's handler
+//   native ─SIGTRAP─► window_begin ─sigreturn─► code cache ⇄ unit_exit / unit_indirect
+//                                                   │              │ (cold code, full log)
+//                                       fault, trap │              │ end_from_stub
+//   native ◄─sigreturn─ window_end: packets, sample ◄──────────────┘
 //
 // While a window is open the thread's asynchronous signals are blocked; the program's own mask
 // comes back with the sigreturn that ends the window, so a pending signal is delivered at a native
@@ -47,9 +46,5 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t path,
 // at. What was taken stands in TlsBlock::target: an exit_token() or a program address.
 extern "C" uint64_t unit_exit(Thread* thread);
 extern "C" uint64_t unit_indirect(Thread* thread);
-
-// A fault hit the unit itself while it read code that is gone: returns from the stub or handler at
-// work as if the code could not be translated.
-void abort_translation(Thread& thread, ucontext_t& context);
 
 }  // namespace auxtrail::unit

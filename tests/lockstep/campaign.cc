@@ -256,7 +256,7 @@ CampaignResult RunCampaign(const CampaignOptions& options) {
   CampaignResult result;
   while (result.steps < options.steps && result.differences.empty()) {
     if (result.runs == kMaxRuns) Die("the program is too short");
-    Recorder recorder(options.aux_bytes);
+    Recorder recorder(options.aux_bytes, options.end_by_trap);
     const uint64_t windows = result.windows;
     Run(options, recorder, options.seed + result.runs, result).run();
     if (result.windows == windows && result.differences.empty()) {

@@ -36,6 +36,7 @@ struct CampaignOptions {
   uint64_t leap_windows = 0;  // after so many windows both run natively over ...
   uint64_t leap_calls = 0;    // ... so many system calls
   uint64_t seed = 1;
+  bool end_by_trap = false;  // channel::SessionConfig's
   Mutation mutation = Mutation::kNone;
 };
 

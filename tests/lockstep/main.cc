@@ -68,6 +68,8 @@ CommandLine Parse(int argc, char** argv) {
       options.leap_calls = comma != nullptr ? std::strtoull(comma + 1, nullptr, 0) : 1;
     } else if (name == "--input") {
       options.input = value;
+    } else if (name == "--end-by-trap") {
+      options.end_by_trap = number != 0;
     } else if (name == "--seed") {
       options.seed = number;
     } else {

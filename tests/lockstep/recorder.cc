@@ -18,8 +18,9 @@ constexpr uint64_t kSampleType = 0x110187;  // IP TID TIME CPU PERIOD IDENTIFIER
 constexpr uint64_t kNeverNs = uint64_t{1} << 60;
 constexpr int kHandshakeMs = 60000;
 
-channel::SessionConfig MakeConfig(uint32_t aux_sample_bytes) {
+channel::SessionConfig MakeConfig(uint32_t aux_sample_bytes, bool end_by_trap) {
   channel::SessionConfig config;
+  config.end_by_trap = end_by_trap ? 1 : 0;
   config.data_pages = kDataPages;
   config.aux_pages = kAuxPages;
   config.trigger.type = PERF_TYPE_SOFTWARE;
@@ -122,7 +123,8 @@ Reasons Channel::reasons() const {
   return sum;
 }
 
-Recorder::Recorder(uint32_t aux_sample_bytes) : config_(MakeConfig(aux_sample_bytes)) {
+Recorder::Recorder(uint32_t aux_sample_bytes, bool end_by_trap)
+    : config_(MakeConfig(aux_sample_bytes, end_by_trap)) {
   char directory[] = "/tmp/lockstep.XXXXXX";
   if (mkdtemp(directory) == nullptr) Die("mkdtemp");
   path_ = std::string(directory) + "/socket";

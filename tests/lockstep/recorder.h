@@ -47,7 +47,7 @@ class Channel {
 
 class Recorder {
  public:
-  explicit Recorder(uint32_t aux_sample_bytes);
+  Recorder(uint32_t aux_sample_bytes, bool end_by_trap);
   ~Recorder();
 
   [[nodiscard]] const std::string& socket_path() const { return path_; }

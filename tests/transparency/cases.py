@@ -17,6 +17,7 @@ class Case:
     status: int = 0  # what the native run must end with, negative for a signal
     least_branches: float = 0  # that a sample must hold on the average
     samples: bool = True  # whether a recording with hardly any sample is a failure
+    record_options: tuple = ()  # beyond the usual ones, or instead of them: the last one counts
     refused: str = ""  # a part of the message with which the recorder refuses this program, with status 1
     decoded: bool = True  # whether `auxtrail verify` must find the recording good
 
@@ -31,10 +32,13 @@ PROGRAMS = [
     *(_program(name) for name in (
         "alt_stack", "blocked_signals", "cancel", "clear_env", "coroutines", "crash", "deep_recursion",
         "descriptors", "exceptions_deep", "exit_order", "flags_state", "float_state", "fork_heavy",
-        "fork_threads", "identity", "interpreter", "jit", "lock_contention", "no_eintr",
+        "fork_threads", "identity", "interpreter", "jit", "lock_contention", "loop_shapes", "no_eintr",
         "odd_branches", "own_fault", "own_segv", "own_step", "own_trap", "raw_clone", "red_zone",
         "rseq_counter", "self_patch", "setjmp_loops", "siglongjmp_out", "signal_storm",
         "small_stacks", "spawn", "thread_signals", "timers", "vdso_calls")),
+    # Only at a high rate do overflows find the unit at work.
+    _program("alt_stack_frame", record_options=("-F", "max")),
+    _program("held_signals", record_options=("-F", "10000")),
     _program("sandbox", samples=False),
     # Its threads end before they overflow, most of them.
     _program("threads_thousands", samples=False),

@@ -117,7 +117,8 @@ class Runner:
 
     def record_prefix(self):
         self.recording.unlink(missing_ok=True)
-        return [self.arguments.auxtrail, "record", "-q", *RECORD_OPTIONS, *shlex.split(self.arguments.record_options),
+        return [self.arguments.auxtrail, "record", "-q", *RECORD_OPTIONS, *self.case.record_options,
+                *shlex.split(self.arguments.record_options),
                 "-o", str(self.recording), "--"]
 
     def verify(self):
