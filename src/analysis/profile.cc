@@ -1,6 +1,8 @@
 // Summing samples and histories into rows.
 #include "analysis/profile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -32,7 +34,7 @@ Result<std::vector<SortKey>> parse_sort_keys(std::string_view text) {
         std::find_if(std::begin(kSortKeyNames), std::end(kSortKeyNames),
                      [name](const SortKeyName& known) { return known.name == name; });
     if (found == std::end(kSortKeyNames)) {
-      return fail({"choose the sort keys", "", "'" + std::string(name) + "' is no sort key",
+      return fail({"choose the sort keys", "", fmt::format("'{}' is no sort key", name),
                    "use some of sym, dso, line, comm, pid, tid"});
     }
     if (!contains(keys, found->key)) keys.push_back(found->key);
@@ -87,7 +89,7 @@ ProfileCounts& Profile::touch(uint32_t place) {
 }
 
 void Profile::add(const WalkedSample& walked) {
-  ProfileCounts& own = touch(places_.at(walked.ip_code, walked.sample.ip));
+  ProfileCounts& own = touch(places_.at(walked.ip_code, walked.overflow_ip));
   own.weight += walked.period;
   own.samples += 1;
   for (const decode::Branch& branch : walked.history.branches()) {

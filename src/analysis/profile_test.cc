@@ -18,8 +18,8 @@ constexpr uint64_t kSamples = 4;
 constexpr uint64_t kPeriod = 1000000;
 
 EventProfile profile_of(std::string_view keys, const std::vector<testing::TracedSample>& samples,
-                        bool mapped = true) {
-  const auto file = testing::traced_file(samples, mapped);
+                        bool mapped = true, const std::string& version = "") {
+  const auto file = testing::traced_file(samples, mapped, version);
   auto recording = Recording::from_bytes(file, "test");
   EXPECT_TRUE(recording);
   Profile profile(*recording, *parse_sort_keys(keys));
@@ -85,6 +85,15 @@ TEST(ProfileTest, ByLine) {
   EXPECT_EQ(call->counts.branches, kSamples * 3);
   const ProfileRow* nop = find_row(profile, profile.rows.front().keys.front());
   EXPECT_EQ(nop->counts.samples, kSamples);  // all samples lie at one line
+}
+
+// The software unit's windows begin at the overflow; the sample is where they were full.
+TEST(ProfileTest, SoftwareUnitsSamplesCountWhereTheEventOverflowed) {
+  const auto samples = testing::traced_samples(kSamples);
+  const EventProfile hardware = profile_of("line", samples, true, "6.1.187");
+  EXPECT_EQ(find_row(hardware, line_with("mov "))->counts.samples, 0u);
+  const EventProfile software = profile_of("line", samples, true, "auxtrail 0.1.0");
+  EXPECT_EQ(find_row(software, line_with("mov "))->counts.samples, kSamples);
 }
 
 TEST(ProfileTest, ByThread) {

@@ -89,11 +89,15 @@ void Recording::load_side_band() {
   });
 }
 
+bool Recording::by_software_unit() const {
+  constexpr std::string_view kOurVersion = "auxtrail";
+  return std::string_view(reader_.features().version).starts_with(kOurVersion);
+}
+
 decode::TraceConfig Recording::trace_config() {
   decode::TraceConfig config;
   const perfdata::Features& features = reader_.features();
-  constexpr std::string_view kOurVersion = "auxtrail";
-  if (std::string_view(features.version).starts_with(kOurVersion)) return config;
+  if (by_software_unit()) return config;
   unsigned family = 0;
   unsigned model = 0;
   unsigned stepping = 0;

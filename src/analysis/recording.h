@@ -37,6 +37,9 @@ class Recording {
   [[nodiscard]] image::AddressSpaces& spaces() { return *spaces_; }
   [[nodiscard]] image::Symbolizer& symbolizer() { return *symbolizer_; }
 
+  // Whether auxtrail's software trace unit made the histories: in windows that begin at an overflow
+  // and end at the sample.
+  [[nodiscard]] bool by_software_unit() const;
   // What the decoder must know about the machine: its errata if a hardware trace unit recorded, and
   // nothing if it was the software trace unit.
   [[nodiscard]] decode::TraceConfig trace_config();

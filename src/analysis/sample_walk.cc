@@ -62,7 +62,13 @@ bool SampleWalk::visit_sample(const perfdata::DataRecord& record, const SampleVi
   const auto ip_code = in_kernel(sample) ? spaces.layout(kKernelPid, time_ns) : code;
   decode(sample, *code);
   return visitor({record, *record.event, sample, period_of(sample, *record.event), time_ns, *code,
-                  *ip_code, history_, decoded_});
+                  *ip_code, overflow_ip(sample), history_, decoded_});
+}
+
+uint64_t SampleWalk::overflow_ip(const abi::Sample& sample) const {
+  if (!recording_.by_software_unit() || history_.branches().empty()) return sample.ip;
+  const decode::Branch& first = history_.branches().front();
+  return first.kind == decode::BranchKind::kTraceBegin ? first.to : sample.ip;
 }
 
 void SampleWalk::decode(const abi::Sample& sample, const image::Layout& code) {

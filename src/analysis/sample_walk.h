@@ -24,6 +24,11 @@
 namespace auxtrail::analysis {
 
 // Views that end with the visit.
+//
+// A hardware trace unit's sample lies where its event overflowed, at the end of its history. The
+// software unit runs on from there: the history begins at the overflow, and the sample lies where
+// the AUX bytes were full, which is at a branch, and the more likely in a piece of code the more
+// packets it makes. So it is overflow_ip that tells where the time goes.
 struct WalkedSample {
   const perfdata::DataRecord& record;
   const perfdata::Event& event;
@@ -32,6 +37,7 @@ struct WalkedSample {
   uint64_t time_ns;           // for lookups: the end of time if the file has no times
   const image::Layout& code;  // the process's mappings: where the history's addresses lie
   const image::Layout& ip_code;  // where the sample's own ip lies (the kernel's for kernel samples)
+  uint64_t overflow_ip;          // where the program was when the event overflowed: see below
   const history::BranchHistory& history;  // empty without AUX bytes
   const decode::DecodeSummary& decoded;   // all zero without AUX bytes
 
@@ -76,6 +82,7 @@ class SampleWalk {
   bool visit_record(const perfdata::DataRecord& record, const SampleVisitor& visitor);
   bool visit_sample(const perfdata::DataRecord& record, const SampleVisitor& visitor);
   void decode(const abi::Sample& sample, const image::Layout& code);
+  [[nodiscard]] uint64_t overflow_ip(const abi::Sample& sample) const;
   const image::CodeMap& code_map(const image::Layout& layout);
   void show_progress(const perfdata::DataRecord& record);
 

@@ -1,5 +1,7 @@
 #include "analysis/script_fields.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -75,8 +77,8 @@ Result<ScriptFields> ScriptFields::parse(std::string_view text) {
     if (is_change) name.remove_prefix(1);
     const FieldInfo* info = find_field(name);
     if (info == nullptr) {
-      return complain("'" + std::string(name) + "' is no field",
-                      "use some of " + std::string(script_field_names()));
+      return complain(fmt::format("'{}' is no field", name),
+                      fmt::format("use some of {}", script_field_names()));
     }
     fields.set(info->field, on);
     if (comma == std::string_view::npos) return fields;

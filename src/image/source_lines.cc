@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "image/demangle.h"
+
 namespace auxtrail::image {
 namespace {
 

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "image/demangle.h"
 #include "image/unwind_functions.h"
 
 namespace auxtrail::image {

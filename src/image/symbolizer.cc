@@ -1,10 +1,8 @@
 // One libdwfl module per DSO, opened on first use.
 #include "image/symbolizer.h"
 
-#include <cxxabi.h>
 #include <elfutils/libdwfl.h>
 
-#include <cstdlib>
 #include <optional>
 
 #include "image/source_lines.h"
@@ -47,21 +45,6 @@ std::string_view Location::function_name() const {
 
 std::string_view Location::dso_name() const {
   return dso != nullptr ? dso->short_name() : kUnknown;
-}
-
-std::string demangle(const std::string& raw_name) {
-  constexpr std::string_view kPltSuffix = "@plt";
-  if (!raw_name.starts_with("_Z")) return raw_name;
-  if (raw_name.ends_with(kPltSuffix)) {
-    return demangle(raw_name.substr(0, raw_name.size() - kPltSuffix.size())) +
-           std::string(kPltSuffix);
-  }
-  int status = 0;
-  char* text = abi::__cxa_demangle(raw_name.c_str(), nullptr, nullptr, &status);
-  if (text == nullptr) return raw_name;
-  std::string result(text);
-  std::free(text);
-  return result;
 }
 
 Symbolizer::Symbolizer(DsoTable& dsos, SymbolizerOptions options)

@@ -24,7 +24,7 @@ namespace auxtrail::image {
 
 // A symbol of a DSO. Its address is the pointer's identity: reports may group by it.
 struct Function {
-  std::string name;      // demangled: "std::vector<int>::push_back(int const&)", "memcpy@plt"
+  std::string name;      // demangled: "std::vector<int>::push_back", "memcpy@plt"
   std::string raw_name;  // as in the ELF file
   const Dso* dso = nullptr;
   uint64_t address = 0;  // the ELF file's numbering
@@ -77,8 +77,5 @@ class Symbolizer {
   SymbolizerOptions options_;
   std::unordered_map<const Dso*, std::unique_ptr<Module>> modules_;
 };
-
-// A C++ or Rust (legacy) name for people; the argument itself if it is not mangled.
-std::string demangle(const std::string& raw_name);
 
 }  // namespace auxtrail::image

@@ -125,9 +125,15 @@ std::vector<TracedSample> traced_samples(size_t count) {
   return samples;
 }
 
-std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, bool mapped) {
+std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, bool mapped,
+                                   const std::string& version) {
+  perfdata::Features features;
+  if (!version.empty()) {
+    features.version = version;
+    features.present = uint64_t{1} << static_cast<uint32_t>(perfdata::Feature::kVersion);
+  }
   return perfdata::testing::make_file(
-      perfdata::testing::intel_pt_events(), {}, [&](perfdata::Writer& writer) {
+      perfdata::testing::intel_pt_events(), features, [&](perfdata::Writer& writer) {
         const auto format = abi::SampleFormat::from_attr(writer.events().front().attr);
         ByteWriter out;
         perfdata::append_intel_pt_info(out, {});

@@ -44,7 +44,8 @@ struct TracedSample {
 std::vector<TracedSample> traced_samples(size_t count);
 
 // A file with COMM "traced" and this process's code mapped at time 0, unless `mapped` is false, and
-// these samples.
-std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, bool mapped = true);
+// these samples. `version` is what the recording tool says of itself.
+std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, bool mapped = true,
+                                   const std::string& version = "");
 
 }  // namespace auxtrail::analysis::testing
