@@ -9,7 +9,7 @@ RELEASE := build/release
 AUXTRAIL := $(RELEASE)/src/cli/auxtrail
 
 .DEFAULT_GOAL := help
-.PHONY: help deps release dev demo test bench install fuzz truth-long clean
+.PHONY: help deps release program dev demo test bench install fuzz truth-long clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,11 +21,16 @@ release: deps
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS)
 
+# The program alone: no tests, no benchmarks.
+program: deps
+	@cmake --preset release
+	@cmake --build --preset release -j $(JOBS) --target product
+
 dev: deps
 	@cmake --preset dev
 	@cmake --build --preset dev -j $(JOBS)
 
-demo: release ## record perl at work and print the report: which functions, through which branches
+demo: program ## record perl at work and print the report: which functions, through which branches
 	@scripts/demo $(AUXTRAIL)
 
 test: dev ## build with all warnings on and run every test
@@ -34,7 +39,7 @@ test: dev ## build with all warnings on and run every test
 bench: release ## what recording costs, next to perf, valgrind and QEMU; writes bench-results.json
 	@python3 -B bench/bench.py --build $(RELEASE) --output bench-results.json
 
-install: release ## install below PREFIX (default /usr/local); DESTDIR is honoured
+install: program ## install below PREFIX (default /usr/local); DESTDIR is honoured
 	@cmake --install $(RELEASE) --prefix $(PREFIX)
 
 fuzz: deps ## every libFuzzer target for FUZZ_SECONDS (default 600) under asan and ubsan

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 6> kValueOptions = {"--event",  "--freq",
 
 // The option texts as given; empty where an option was not.
 struct Texts {
-  std::string event;
+  std::vector<std::string> events;
   std::string frequency;
   std::string count;
   std::string output;
@@ -32,9 +32,12 @@ struct Texts {
 };
 
 void add_options(CLI::App& app, Texts& texts) {
-  app.add_option("-e,--event", texts.event,
-                 "The event whose overflows take the samples (task-clock:u)");
-  app.add_option("-F,--freq", texts.frequency, "Samples per second, or max (999)");
+  // As in perf, the last of several counts; but for events, which perf would all record.
+  app.option_defaults()->take_last();
+  app.add_option("-e,--event", texts.events,
+                 "The event whose overflows take the samples (task-clock:u)")
+      ->take_all();
+  app.add_option("-F,--freq", texts.frequency, "Samples per second, or max (999); at most 20000");
   app.add_option("-c,--count", texts.count, "A sample every so many events, instead of -F");
   app.add_option("-o,--output", texts.output,
                  "The file to write (perf.data); an old one becomes FILE.old");
@@ -51,7 +54,23 @@ void add_options(CLI::App& app, Texts& texts) {
       "executed, 1: recording failed or the program cannot be sampled, 2: wrong usage.");
 }
 
+Status take_event(const Texts& texts, RecordOptions& options) {
+  if (texts.events.empty()) return {};
+  const std::string& event = texts.events.back();
+  if (texts.events.size() > 1 || event.find(',') != std::string::npos) {
+    return fail({"choose the event", fmt::format("-e {}", fmt::join(texts.events, " -e ")),
+                 "one recording has one event whose overflows take the samples",
+                 "record once for each event"});
+  }
+  options.event = event;
+  return {};
+}
+
 Status take_rate(const Texts& texts, RecordOptions& options) {
+  if (!texts.frequency.empty() && !texts.count.empty()) {
+    return fail({"choose the rate", fmt::format("-F {} -c {}", texts.frequency, texts.count),
+                 "a frequency and a period exclude each other", "give one of them"});
+  }
   if (texts.frequency == "max") {
     options.frequency_max = true;
   } else if (!texts.frequency.empty()) {
@@ -96,7 +115,11 @@ Status take_trace(const Texts& texts, RecordOptions& options) {
 
 Result<RecordOptions> to_options(const Texts& texts) {
   RecordOptions options;
-  if (!texts.event.empty()) options.event = texts.event;
+  AUXTRAIL_TRY(take_event(texts, options));
+  if (texts.output == "-") {
+    return fail(
+        {"choose the output", "-o -", "a recording can't be written to a pipe", "give a file"});
+  }
   if (!texts.output.empty()) options.output = texts.output;
   options.inherit = !texts.no_inherit;
   options.quiet = texts.quiet;
@@ -104,6 +127,14 @@ Result<RecordOptions> to_options(const Texts& texts) {
   AUXTRAIL_TRY(take_sizes(texts, options));
   AUXTRAIL_TRY(take_trace(texts, options));
   return options;
+}
+
+// CLI11 does not know of the command behind the options.
+std::string with_command(std::string help) {
+  constexpr std::string_view kOptions = "[OPTIONS]";
+  const size_t at = help.find(kOptions);
+  if (at != std::string::npos) help.insert(at + kOptions.size(), " [--] CMD [ARGUMENTS]");
+  return help;
 }
 
 // How many words the option at the front takes: itself, and its value if that stands apart.
@@ -134,7 +165,7 @@ size_t find_command_word(const Arguments& arguments) {
 Result<RecordArguments> parse_record_arguments(const Arguments& arguments) {
   Texts texts;
   CLI::App app("Runs CMD and records the execution history that leads up to each sample.",
-               "auxtrail record [--] CMD [ARGUMENTS]");
+               "auxtrail record");
   add_options(app, texts);
   const size_t command = std::min(find_command_word(arguments), arguments.size());
   std::vector<std::string> words(arguments.begin(),
@@ -147,7 +178,7 @@ Result<RecordArguments> parse_record_arguments(const Arguments& arguments) {
   try {
     app.parse(words);
   } catch (const CLI::CallForHelp&) {
-    return RecordArguments{{}, app.help()};
+    return RecordArguments{{}, with_command(app.help())};
   } catch (const CLI::ParseError& error) {
     return fail({"read the command line", "", error.what(), "see auxtrail record --help"});
   }

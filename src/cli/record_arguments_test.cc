@@ -46,6 +46,24 @@ TEST(RecordArguments, AllOptionsInPerfsSpellings) {
   }
 }
 
+TEST(RecordArguments, TheLastOfSeveralCounts) {
+  const auto parsed = parse_record_arguments({"-F", "100", "-o", "a", "-F", "200", "-o", "b", "x"});
+  ASSERT_TRUE(parsed) << parsed.error().message();
+  EXPECT_EQ(parsed->options.frequency_hz, 200U);
+  EXPECT_EQ(parsed->options.output, "b");
+}
+
+TEST(RecordArguments, WhatExcludesEachOtherIsRefused) {
+  const auto message = [](const Arguments& arguments) {
+    const auto parsed = parse_record_arguments(arguments);
+    return parsed ? std::string() : parsed.error().message();
+  };
+  EXPECT_THAT(message({"-F", "100", "-c", "1000", "x"}), HasSubstr("exclude each other"));
+  EXPECT_THAT(message({"-e", "task-clock", "-e", "faults", "x"}), HasSubstr("one event"));
+  EXPECT_THAT(message({"-e", "task-clock,faults", "x"}), HasSubstr("one event"));
+  EXPECT_THAT(message({"-o", "-", "x"}), HasSubstr("pipe"));
+}
+
 TEST(RecordArguments, TheCommandsOptionsAreItsOwn) {
   const auto parsed =
       parse_record_arguments({"-q", "auxtrail", "record", "-F", "max", "--aux-sample", "--", "x"});

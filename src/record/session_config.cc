@@ -101,10 +101,13 @@ uint64_t choose_frequency(const RecordOptions& options, uint64_t max_rate_hz,
                           std::vector<std::string>& warnings) {
   if (options.frequency_max) return max_rate_hz;
   if (options.period != 0 || options.frequency_hz <= max_rate_hz) return options.frequency_hz;
-  warnings.push_back(fmt::format(
-      "Maximum frequency rate ({} Hz) exceeded, throttling from {} Hz to {} Hz; the limit can be "
-      "raised via /proc/sys/kernel/perf_event_max_sample_rate",
-      max_rate_hz, options.frequency_hz, max_rate_hz));
+  const std::string_view whose =
+      max_rate_hz < kMaxUnitRateHz
+          ? "the limit can be raised via /proc/sys/kernel/perf_event_max_sample_rate"
+          : "the trace unit can serve no more";
+  warnings.push_back(
+      fmt::format("Maximum frequency rate ({} Hz) exceeded, throttling from {} Hz to {} Hz; {}",
+                  max_rate_hz, options.frequency_hz, max_rate_hz, whose));
   return max_rate_hz;
 }
 

@@ -54,15 +54,22 @@ TEST(SessionConfig, PeriodWinsOverFrequency) {
 }
 
 TEST(SessionConfig, FrequencyIsThrottledWithAWarning) {
-  RecordOptions options;
-  options.frequency_hz = kMaxHz + 1;
-  const auto plan = plan_session(options, kNoPt, kMaxHz);
-  ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->config.trigger.sample_freq, kMaxHz);
-  ASSERT_THAT(plan->warnings, SizeIs(1));
-  EXPECT_THAT(plan->warnings[0], HasSubstr("perf_event_max_sample_rate"));
-  options.frequency_max = true;
-  EXPECT_EQ(plan_session(options, kNoPt, kMaxHz)->config.trigger.sample_freq, kMaxHz);
+  struct Limit {
+    uint64_t hz;
+    const char* whose;
+  };
+  for (const Limit& limit : {Limit{5000, "perf_event_max_sample_rate"},
+                             Limit{kMaxUnitRateHz, "the trace unit can serve no more"}}) {
+    RecordOptions options;
+    options.frequency_hz = limit.hz + 1;
+    const auto plan = plan_session(options, kNoPt, limit.hz);
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(plan->config.trigger.sample_freq, limit.hz);
+    ASSERT_THAT(plan->warnings, SizeIs(1));
+    EXPECT_THAT(plan->warnings[0], HasSubstr(limit.whose));
+    options.frequency_max = true;
+    EXPECT_EQ(plan_session(options, kNoPt, limit.hz)->config.trigger.sample_freq, limit.hz);
+  }
 }
 
 TEST(SessionConfig, NoInheritSamplesOneThread) {

@@ -36,6 +36,19 @@ std::string captured_line(const Summary& summary) {
       trigger_text(summary));
 }
 
+// Overflows of these kinds give no sample at all.
+constexpr channel::Reason kNoSample[] = {
+    channel::Reason::kBusyUnit, channel::Reason::kForeignThread, channel::Reason::kSingleStep,
+    channel::Reason::kHandlersReplaced};
+
+bool gives_no_sample(channel::Reason reason) {
+  return std::find(std::begin(kNoSample), std::end(kNoSample), reason) != std::end(kNoSample);
+}
+
+uint64_t ended_by(const UnitTotals& units, channel::Reason reason) {
+  return units.ended_by[static_cast<size_t>(reason)];
+}
+
 struct Loss {
   uint64_t count;
   const char* text;
@@ -47,7 +60,14 @@ std::string losses_line(const Summary& summary) {
   const UnitTotals& units = summary.units;
   const Loss losses[] = {
       {std::max(units.lost_samples, records.lost_records),
-       "samples found no room in the data ring"},
+       "samples found no room in the data ring (-m gives it more)"},
+      {ended_by(units, channel::Reason::kBusyUnit),
+       "overflows came while the trace unit was at work on the one before"},
+      {ended_by(units, channel::Reason::kForeignThread),
+       "overflows of threads without thread-local storage"},
+      {ended_by(units, channel::Reason::kSingleStep), "overflows of single-stepped code"},
+      {ended_by(units, channel::Reason::kHandlersReplaced),
+       "overflows of a process that replaced the trace unit's signal handlers"},
       {units.no_slot_overflows, "overflows of threads beyond the 64 of a process"},
       {units.deferred, "overflows came late (SIGTRAP was blocked)"},
       {records.bad_records, "records refused (damaged by the program)"},
@@ -67,8 +87,10 @@ std::string windows_line(const UnitTotals& units) {
   std::vector<std::pair<uint64_t, size_t>> by_count;
   uint64_t windows = 0;
   for (size_t i = 0; i < channel::kReasonCount; ++i) {
+    const auto reason = static_cast<channel::Reason>(i);
+    if (gives_no_sample(reason)) continue;
     add_saturating(windows, units.ended_by[i]);
-    if (units.ended_by[i] != 0 && static_cast<channel::Reason>(i) != channel::Reason::kFull) {
+    if (units.ended_by[i] != 0 && reason != channel::Reason::kFull) {
       by_count.emplace_back(units.ended_by[i], i);
     }
   }

@@ -38,6 +38,7 @@ TEST(Summary, EachLossIsToldApart) {
   summary.units.ended_by[static_cast<size_t>(channel::Reason::kFull)] = 90;
   summary.units.ended_by[static_cast<size_t>(channel::Reason::kColdCode)] = 7;
   summary.units.ended_by[static_cast<size_t>(channel::Reason::kSyscall)] = 8;
+  summary.units.ended_by[static_cast<size_t>(channel::Reason::kBusyUnit)] = 6;
   summary.units.window_ns = 105 * 42000;
   summary.units.blocks_translated = 321;
   summary.coverage = Census::Coverage{9, 2, 0};
@@ -47,6 +48,7 @@ TEST(Summary, EachLossIsToldApart) {
   EXPECT_THAT(lines[1], HasSubstr("3 samples found no room"));
   EXPECT_THAT(lines[1], HasSubstr("4 overflows of threads beyond the 64"));
   EXPECT_THAT(lines[1], HasSubstr("5 records refused"));
+  EXPECT_THAT(lines[1], HasSubstr("6 overflows came while the trace unit was at work"));
   EXPECT_THAT(lines[1], Not(HasSubstr("connections")));
   EXPECT_THAT(lines[2],
               HasSubstr("105 in all, 90 full, ended early: 8 syscall, 7 cold code; 42 us each; "
