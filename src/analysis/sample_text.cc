@@ -18,7 +18,7 @@ void put(fmt::memory_buffer& out, fmt::format_string<Args...> format, Args&&... 
 }
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
-constexpr std::string_view kNoFlags = "/-/-/-/0";
+constexpr std::string_view kNoFlags = "/-/-/-/0/ ";
 
 }  // namespace
 
@@ -112,7 +112,7 @@ void SampleText::append_branch_stack(const WalkedSample& walked, fmt::memory_buf
   for (auto branch = last.rbegin(); branch != last.rend(); ++branch) {
     const auto from = recording_.symbolizer().locate(walked.code, branch->from);
     const auto to = recording_.symbolizer().locate(walked.code, branch->to);
-    put(out, " {}", from.function_name());
+    put(out, "{}", from.function_name());
     if (from.function != nullptr) put(out, "+{:#x}", from.offset());
     put(out, "/{}", to.function_name());
     if (to.function != nullptr) put(out, "+{:#x}", to.offset());

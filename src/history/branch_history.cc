@@ -26,7 +26,7 @@ std::string brstack(std::span<const decode::Branch> branches, size_t max_entries
   std::string line;
   for (auto branch = branches.rbegin(); branch != branches.rend(); ++branch) {
     if (!line.empty()) line += ' ';
-    fmt::format_to(std::back_inserter(line), "{:#x}/{:#x}/-/-/-/0", branch->from, branch->to);
+    fmt::format_to(std::back_inserter(line), "{:#x}/{:#x}/-/-/-/0/ ", branch->from, branch->to);
   }
   return line;
 }

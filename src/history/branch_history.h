@@ -51,7 +51,7 @@ class BranchHistory : public decode::FlowConsumer {
   std::vector<decode::DecodeError> errors_;
 };
 
-// perf's brstack: "0xFROM/0xTO/-/-/-/0" entries, newest first, space between. The flags are
+// perf 6.1's brstack: "0xFROM/0xTO/-/-/-/0/ " entries, newest first, space between. The flags are
 // unknown, hence "-". The newest trace end marker is left out, as perf does.
 std::string brstack(std::span<const decode::Branch> branches, size_t max_entries = 32);
 

@@ -45,8 +45,8 @@ TEST(BrstackTest, NewestFirstWithoutTheLastTraceEnd) {
                                         jump(0x14, 0x20),
                                         {0x25, 0, BranchKind::kSyscall, true},
                                         {0x30, 0, BranchKind::kTraceEnd, true}};
-  EXPECT_EQ(brstack(branches), "0x25/0x0/-/-/-/0 0x14/0x20/-/-/-/0 0x0/0x10/-/-/-/0");
-  EXPECT_EQ(brstack(branches, 1), "0x25/0x0/-/-/-/0");
+  EXPECT_EQ(brstack(branches), "0x25/0x0/-/-/-/0/  0x14/0x20/-/-/-/0/  0x0/0x10/-/-/-/0/ ");
+  EXPECT_EQ(brstack(branches, 1), "0x25/0x0/-/-/-/0/ ");
   EXPECT_EQ(brstack({}), "");
 }
 
