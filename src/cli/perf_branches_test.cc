@@ -109,6 +109,20 @@ TEST_P(PerfBranchesTest, SameBranches) {
   EXPECT_GT(compared, 2000u);
 }
 
+// The text of `script` with branch stacks, to the byte.
+TEST_P(PerfBranchesTest, SameBranchStackText) {
+  const CommandOutcome recorded = scratch_.run(fmt::format(
+      "'{}' record -F 400 -o x.data -- {} > output", AUXTRAIL_PROGRAM, GetParam().command));
+  ASSERT_EQ(recorded.status, 0) << recorded.err;
+  for (const char* fields : {"ip,brstack", "comm,tid,time,ip,brstack"}) {
+    const CommandOutcome same = scratch_.run(
+        fmt::format("perf script -i x.data --itrace=L5 -F {0} > perf.txt && "
+                    "'{1}' script -i x.data -F {0} --last 5 > ours.txt && cmp perf.txt ours.txt",
+                    fields, AUXTRAIL_PROGRAM));
+    EXPECT_EQ(same.status, 0) << fields << ": " << same.out << same.err;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Programs, PerfBranchesTest, ::testing::ValuesIn(kPrograms),
                          [](const auto& each) { return std::string(each.param.name); });
 
