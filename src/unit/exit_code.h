@@ -1,9 +1,9 @@
 // The code of a superblock's direct exits.
 //
-// Most conditionals are never taken while they are traced, so their exits start as the shortest
-// code that can name itself: "unlogged". The first time it is taken, C++ code logs its entry and
-// replaces it by the complete form, which logs inline and jumps straight to the next superblock:
-// "logged". Both leave for C++ code through an arena's stubs with the exit's number in
+// Most conditionals never leave their superblock while they are traced, so their exits start as the
+// shortest code that can name itself: "unlogged". The first time it is taken, C++ code logs its
+// entry and replaces it by the complete form, which logs inline and jumps straight to the next
+// superblock: "logged". Both leave for C++ code through an arena's stubs with the exit's number in
 // TlsBlock::target.
 #pragma once
 

@@ -273,7 +273,7 @@ void Translator::leave(uint64_t target, Exit::State state, Reason reason) {
                            .state = state};
 }
 
-// The ways out of the taken conditionals, then the return addresses that calls push.
+// The ways out of the conditionals that leave, then the return addresses that calls push.
 void Translator::finish() {
   for (uint32_t i = 0; i < exit_count_; ++i) {
     if (exits_[i].state != Exit::kUnlogged) continue;

@@ -2,7 +2,7 @@
 // branches.
 //
 // A superblock follows direct jumps, calls and conditionals, the latter in the direction that is
-// likely: backward if they lead there, else straight on.
+// likely: backward if they lead there, else straight on (loop and jrcxz always so).
 //
 // Rules (docs/design/software-trace-unit.md tells why):
 //  - every instruction boundary of the program stays an instruction boundary here, with its
