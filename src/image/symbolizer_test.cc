@@ -198,7 +198,7 @@ TEST(SymbolizerTest, LinesAndInlinedFramesAreThoseOfAddr2line) {
   const auto symbols = listed_functions(file, "-s");
   std::mt19937 random(1);
   std::vector<uint64_t> addresses;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 2500; ++i) {
     const auto& symbol = symbols[random() % symbols.size()];
     addresses.push_back(symbol.address + random() % std::max<uint64_t>(symbol.size_bytes, 1));
   }
