@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What recording costs: each workload natively and under each tool, in turns, and the medians of the ratios.
 
-A round runs every workload once natively and once under each tool, right after one another, in an order that rotates
-(tools that are many times slower get less work and fewer rounds);
-a tool's figure is the median over the rounds of its time divided by the native one of the same round. CPU time is
-user + system of the whole process tree, the recorder's included; wall time is told beside it. Figures of the
+A round runs every workload once under each tool, in an order that rotates, with a native run before and after each
+(tools that are many times slower get less work and fewer rounds); a tool's figure is the median over the rounds of its
+time divided by the mean of the two native ones beside it. CPU time is user + system of the whole process tree, the
+recorder's included; wall time is told beside it. Figures of the
 recordings themselves (branches per sample, bits per branch, how windows ended, bytes per second) come from
 the summary of `auxtrail record` and from `auxtrail verify --json`.
 
@@ -67,19 +67,21 @@ class Measurement:
     """The runs of all rounds, and the ratios from them."""
 
     def __init__(self):
-        self.runs = {}  # (workload name, tool name) -> [(native run, run)]
+        self.runs = {}  # (workload name, tool name) -> [(native runs beside it, run)]
         self.failures = []
 
-    def add(self, workload, tool, native, run):
-        if run.ok and native.ok:
-            self.runs.setdefault((workload.name, tool.name), []).append((native, run))
+    def add(self, workload, tool, natives, run):
+        if run.ok and all(native.ok for native in natives):
+            self.runs.setdefault((workload.name, tool.name), []).append((natives, run))
         elif (workload.name, tool.name) not in self.failures:
             self.failures.append((workload.name, tool.name))
             print(f"  {workload.name} under {tool.name} failed: {run.errors.strip()[-300:]}", file=sys.stderr)
 
     def ratio(self, workload, tool, what):
         pairs = self.runs.get((workload.name, tool.name), [])
-        return statistics.median(getattr(run, what) / getattr(native, what) for native, run in pairs) if pairs else None
+        ratios = [getattr(run, what) / statistics.mean(getattr(native, what) for native in natives)
+                  for natives, run in pairs]
+        return statistics.median(ratios) if ratios else None
 
     def last(self, workload, tool):
         pairs = self.runs.get((workload.name, tool.name), [])
@@ -92,11 +94,14 @@ def measure(programs, used, rounds, slow_rounds):
         for workload in programs:
             turn = [tool for tool in used if not tool.slow or round_number < slow_rounds]
             shift = round_number % max(1, len(turn))
+            beside = None  # the last native run and its size
             for tool in turn[shift:] + turn[:shift]:
                 print(f"\r\033[Kround {round_number + 1}/{rounds}: {workload.name}, {tool.name}", end="", file=sys.stderr)
                 size = workload.brief if tool.slow else workload
-                native = Run(size, None)
-                measurement.add(workload, tool, native, Run(size, tool))
+                before = beside[1] if beside and beside[0] is size else Run(size, None)
+                run = Run(size, tool)
+                beside = (size, Run(size, None))
+                measurement.add(workload, tool, (before, beside[1]), run)
     print("\r\033[K", end="", file=sys.stderr)
     return measurement
 
