@@ -1,6 +1,6 @@
 #include "unit/signal_return.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,7 +21,10 @@ struct Found {
   uint64_t general[16];  // rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15
   uint64_t flags;
   uint64_t vector[2];  // xmm9
+  uint64_t wide[8];    // zmm17, if has_avx512
+  uint32_t mxcsr;
 } found;
+uint8_t has_avx512;
 }
 
 asm(R"(
@@ -46,7 +49,11 @@ landing:
         movdqu %xmm9, found+136(%rip)
         pushfq
         popq found+128(%rip)
-        call landed
+        stmxcsr found+216(%rip)
+        cmpb $0, has_avx512(%rip)
+        je 1f
+        vmovdqu64 %zmm17, found+152(%rip)
+1:      call landed
 )");
 
 namespace auxtrail::unit {
@@ -105,9 +112,10 @@ class SignalReturnTest : public ::testing::Test {
     pthread_sigmask(SIG_SETMASK, &none, nullptr);
   }
 
-  // With `vector` in xmm9; comes back when it landed.
-  static void go(const uint64_t (&vector)[2]) {
+  // With `vector` in xmm9 and, where there is one, `wide` in zmm17; comes back when it landed.
+  static void go(const uint64_t (&vector)[2], const uint64_t (&wide)[8] = {}) {
     if (sigsetjmp(back, 0) != 0) return;
+    if (has_avx512 != 0) asm volatile("vmovdqu64 %0, %%zmm17" : : "m"(wide));
     asm volatile("movdqu %0, %%xmm9" : : "m"(vector) : "xmm9");
     signal_return.go();
   }
@@ -123,6 +131,35 @@ TEST_F(SignalReturnTest, EstablishesRegistersFlagsAndVectorState) {
   EXPECT_EQ(static_cast<greg_t>(found.flags) & kStatusFlags, registers[REG_EFL] & kStatusFlags);
   EXPECT_EQ(found.vector[0], 0x0123456789abcdef);
   EXPECT_EQ(found.vector[1], 0xfedcba9876543210);
+}
+
+// What the window's code may have changed is as it left it, not as the trigger found it.
+TEST_F(SignalReturnTest, KeepsExtendedStateAndControlRegisters) {
+  has_avx512 = __builtin_cpu_supports("avx512f") != 0 ? 1 : 0;
+  found = {};
+  const uint32_t before = __builtin_ia32_stmxcsr();
+  const uint32_t changed = before ^ 0x8000;  // flush to zero
+  __builtin_ia32_ldmxcsr(changed);
+  const uint64_t wide[8] = {1, 2, 3, 4, 5, 6, 7, 0x8000000000000000};
+  go({0, 0}, wide);
+  __builtin_ia32_ldmxcsr(before);
+  EXPECT_EQ(found.mxcsr, changed);
+  if (has_avx512 == 0) GTEST_SKIP() << "no AVX-512: only MXCSR was looked at";
+  EXPECT_THAT(found.wide, ::testing::ElementsAreArray(wide));
+}
+
+TEST_F(SignalReturnTest, KeepsTheAlternateStack) {
+  static char memory[65536];
+  const stack_t mine{memory, 0, sizeof memory};
+  stack_t old{};
+  ASSERT_EQ(sigaltstack(&mine, &old), 0);
+  SetUp();  // the frame to return by tells of the stack
+  go({0, 0});
+  stack_t now{};
+  ASSERT_EQ(sigaltstack(&old, &now), 0);
+  EXPECT_EQ(now.ss_sp, mine.ss_sp);
+  EXPECT_EQ(now.ss_size, mine.ss_size);
+  EXPECT_EQ(now.ss_flags, 0);
 }
 
 TEST_F(SignalReturnTest, PendingSignalArrivesWhereTheProgramGoesOn) {

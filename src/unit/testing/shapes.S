@@ -1,0 +1,60 @@
+// Pieces of code whose superblocks superblock_test.cc looks at. In a library of their own: the
+// unit does not translate what shares a file with it.
+#define SHAPE(name) .globl name; .type name, @function; name:
+
+        .text
+
+SHAPE(shape_loop)  // loops to its first instruction
+        decq    %rdi
+        jnz     shape_loop
+        ret
+
+SHAPE(shape_inner_loop)  // loops to another one
+        movq    %rdi, %rax
+1:      incq    %rax
+        decq    %rdi
+        jnz     1b
+        ret
+
+SHAPE(shape_forward)
+        testq   %rdi, %rdi
+        je      1f
+        incq    %rax
+1:      ret
+
+SHAPE(shape_call)
+        call    leaf
+        ret
+leaf:
+        incq    %rax
+        jmp     2f
+        ud2
+2:      ret
+
+SHAPE(shape_long)
+        .rept   100
+        incq    %rax
+        .endr
+        ret
+
+SHAPE(shape_conditionals)  // more of them than a path holds
+        .rept   12
+        je      1f
+        .endr
+1:      ret
+
+SHAPE(shape_syscall)
+        incq    %rax
+        syscall
+        ret
+
+SHAPE(shape_jrcxz)
+        jrcxz   1f
+        incq    %rax
+1:      ret
+
+SHAPE(shape_endless)
+        incq    %rax
+        jmp     shape_endless
+
+        .section .note.GNU-stack, "", @progbits
