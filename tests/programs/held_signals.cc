@@ -18,12 +18,14 @@ std::atomic<uint64_t> g_seen[65];
 std::atomic<uint64_t> g_elsewhere{0};
 
 // All of the loop, so that a position outside is one that the program does not have.
-extern "C" uint64_t HeldLoop(uint64_t rounds, const std::atomic<bool>* stop);
+extern "C" uint64_t HeldLoop(uint64_t rounds, const std::atomic<bool>* stop,
+                             std::atomic<bool>* started);
 extern "C" const char held_loop_end[];
 asm(R"(
         .globl HeldLoop
 HeldLoop:
         xor %eax, %eax
+        movb $1, (%rdx)
 1:      mov %rdi, %rcx
 2:      lea 1(%rax), %rax
         dec %rcx
@@ -56,10 +58,7 @@ int main() {
   }
   std::atomic<bool> started{false};
   std::atomic<bool> stop{false};
-  std::thread target([&] {
-    started = true;
-    HeldLoop(1000, &stop);
-  });
+  std::thread target([&] { HeldLoop(1000, &stop, &started); });
   while (!started) usleep(1000);
   usleep(20000);
   for (uint64_t i = 1; i <= kEach; ++i) {
