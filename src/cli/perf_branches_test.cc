@@ -23,6 +23,8 @@ struct Program {
   const char* command;
 };
 
+void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
+
 constexpr Program kPrograms[] = {
     {"gzip", "/usr/bin/gzip", "gzip -9 -c input"},
     {"xz", "/usr/bin/xz", "xz -3 -c input"},

@@ -58,6 +58,8 @@ struct Recording {
   const char* options;
 };
 
+void PrintTo(const Recording& recording, std::ostream* out) { *out << recording.name; }
+
 class RecordedTest : public PerfOracleTest, public ::testing::WithParamInterface<Recording> {};
 
 constexpr char kBusyLoop[] = "sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; /bin/true'";

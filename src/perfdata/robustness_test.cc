@@ -21,6 +21,8 @@ struct NamedFile {
   const char* name;
   Bytes (*make)();
 };
+void PrintTo(const NamedFile& file, std::ostream* out) { *out << file.name; }
+
 constexpr NamedFile kFiles[] = {{"intel_pt", intel_pt_file},
                                 {"every_field", every_field_file},
                                 {"side_band", side_band_file},
