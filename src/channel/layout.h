@@ -33,7 +33,7 @@
 namespace auxtrail::channel {
 
 inline constexpr uint32_t kMagic = 0x4c585541;  // "AUXL"
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHeaderBytes = kPageBytes;
 inline constexpr uint32_t kSlotCount = 64;
@@ -75,6 +75,20 @@ inline constexpr size_t kReasonCount = static_cast<size_t>(Reason::kCount);
 
 enum class Trigger : uint32_t { kNone, kKernelEvent, kThreadTimer };
 
+// Why a process that the unit was loaded into is left alone. The texts stand in reasons.h.
+enum class Declined : uint32_t {
+  kNo,           // it is sampled
+  kDebugged,     // a debugger would be shown the trigger's SIGTRAPs
+  kValgrind,     // it takes every signal itself
+  kSandboxed,    // its seccomp filter may kill for a system call of ours: never said, only acted on
+  kShadowStack,  // translated code pushes and pops in ways that CET forbids
+  kMemoryLimit,  // RLIMIT_AS or RLIMIT_DATA: the room is the program's
+  kFileSizeLimit,  // RLIMIT_FSIZE is below memory_bytes()
+  kNoMemory,       // the kernel refused the shared memory
+  kCount
+};
+inline constexpr size_t kDeclinedCount = static_cast<size_t>(Declined::kCount);
+
 // Recorder -> unit, one message right after accept().
 struct SessionConfig {
   uint32_t magic = kMagic;
@@ -92,14 +106,16 @@ struct SessionConfig {
   uint32_t end_by_trap = 0;       // 1: every window, for tests (else where a stub can't end it)
 };
 
-// Unit -> recorder, one message, with SCM_RIGHTS {memfd[, trigger fd]}.
+// Unit -> recorder, one message, with SCM_RIGHTS {memfd[, trigger fd]}; without any if declined.
 struct Hello {
   uint32_t magic = kMagic;
   uint32_t version = kVersion;
-  uint32_t pid = 0;  // as the process sees it; the recorder takes SO_PEERCRED
+  uint32_t pid = 0;                   // as the process sees it; the recorder takes SO_PEERCRED
+  Declined declined = Declined::kNo;  // the rest is for sampled processes only
   Trigger trigger = Trigger::kNone;
   int32_t trigger_errno = 0;  // why perf_event_open was refused, 0 if it was not
   uint32_t timer_hz = 0;      // with kThreadTimer: the rate the timer was set to
+  uint32_t reserved = 0;
   uint64_t memory_bytes = 0;
 };
 

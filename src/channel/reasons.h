@@ -1,4 +1,4 @@
-// The words for channel::Reason that people read, in the enum's order.
+// The words for channel::Reason and channel::Declined that people read, in the order of the enums.
 #pragma once
 
 #include <array>
@@ -14,6 +14,21 @@ inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {
     "fault",          "cache full",     "cache busy",     "invalidated",
     "busy unit",      "foreign thread", "single-stepped", "handlers replaced",
     "alternate stack"};
+
+inline constexpr std::array<std::string_view, kDeclinedCount> kDeclinedNames = {
+    "sampled",
+    "under a debugger",
+    "under valgrind",
+    "in a sandbox",
+    "with a shadow stack",
+    "under a memory limit",
+    "under a file size limit",
+    "no memory for the trace unit"};
+
+constexpr std::string_view name(Declined declined) {
+  const auto index = static_cast<size_t>(declined);
+  return index < kDeclinedCount ? kDeclinedNames[index] : "unknown";
+}
 
 constexpr std::string_view name(Reason reason) {
   const auto index = static_cast<size_t>(reason);

@@ -33,6 +33,7 @@ void die_of(int signal_number) {
 }
 
 int exit_status(const record::Outcome& outcome) {
+  if (outcome.bad_options) return 2;
   if (!outcome.started) {
     return outcome.start_errno != 0 ? record::exit_status_of_start_failure(outcome.start_errno) : 1;
   }

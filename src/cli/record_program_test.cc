@@ -110,11 +110,23 @@ TEST_F(RecordProgram, NoInheritSamplesTheFirstProcessOnly) {
   EXPECT_EQ(read_facts(folder_.path("perf.data")).samples_of_pid.size(), 1U);
 }
 
+TEST_F(RecordProgram, OptionsThatMakeNoSenseAreWrongUsage) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"-e", "no-such-event"}, {"-F", "0"}, {"--aux-sample=1"}}) {
+    std::vector<std::string> command = record(words);
+    command.emplace_back("true");
+    const Ended ended = run_program(command, options());
+    EXPECT_EQ(ended.exit_status(), 2) << words[0];
+    EXPECT_FALSE(std::filesystem::exists(folder_.path("perf.data")));
+  }
+}
+
 TEST_F(RecordProgram, CountsWhatWasNotSampled) {
   const Ended ended = run_program(
       record({"sh", "-c", std::string(AUXTRAIL_STATIC_PROGRAM) + "; exit 0"}), options());
   EXPECT_EQ(ended.exit_status(), 0);
-  EXPECT_THAT(ended.err, HasSubstr("not sampled: 2 of 2 program starts"));
+  EXPECT_THAT(ended.err, HasSubstr("not sampled: 2 of 2 program starts; "));
+  EXPECT_THAT(ended.err, HasSubstr("; static: auxtrail_static"));
 }
 
 TEST_F(RecordProgram, QuietPrintsNothing) {

@@ -124,6 +124,20 @@ TEST_F(RecordUnit, TheProgramComputesTheSameWhenTheRecorderIsKilled) {
   EXPECT_TRUE(read_facts(folder_.path("perf.data")).readable);
 }
 
+// Programs that the unit leaves alone say so themselves; for the others their files tell.
+TEST_F(RecordUnit, TellsWhichProgramsWereNotSampledAndWhy) {
+  const std::string script =
+      "(ulimit -v 900000; /bin/cat < /dev/null); (ulimit -f 100; /bin/true); env -i /bin/echo x; "
+      "exit 3";
+  const Ended ended = run_program(record({"bash", "-c", script}), options());
+  EXPECT_EQ(ended.exit_status(), 3);
+  EXPECT_EQ(ended.out, "x\n");
+  EXPECT_THAT(ended.err, HasSubstr("not sampled: 3 of "));
+  EXPECT_THAT(ended.err, HasSubstr("; under a memory limit: cat"));
+  EXPECT_THAT(ended.err, HasSubstr("; under a file size limit: true"));
+  EXPECT_THAT(ended.err, HasSubstr("; never connected (a sandbox or a cleared environment): echo"));
+}
+
 TEST_F(RecordUnit, ThreadTimersWhereKernelEventsAreDenied) {
   RunOptions run_options = options();
   run_options.in_child = deny_perf_events;

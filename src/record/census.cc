@@ -7,13 +7,17 @@ namespace auxtrail::record {
 void Census::add_root(pid_t pid) {
   root_ = pid;
   add_thread(pid, pid, 0);
-  events_.push_back({pid, 0, Step::kFork});
+  events_.push_back({.pid = pid, .step = Step::kFork});
 }
 
 void Census::note_fork(const abi::TaskRecord& fork) {
   const auto pid = static_cast<pid_t>(fork.pid);
   add_thread(pid, static_cast<pid_t>(fork.tid), fork.time_ns);
-  if (fork.pid != fork.parent_pid) events_.push_back({pid, fork.time_ns, Step::kFork});
+  if (fork.pid == fork.parent_pid) return;
+  events_.push_back({.pid = pid,
+                     .step = Step::kFork,
+                     .parent = static_cast<pid_t>(fork.parent_pid),
+                     .time_ns = fork.time_ns});
 }
 
 void Census::note_exit(const abi::TaskRecord& exit) {
@@ -21,18 +25,34 @@ void Census::note_exit(const abi::TaskRecord& exit) {
   Thread& thread =
       threads_.try_emplace(static_cast<pid_t>(exit.tid), Thread{pid, 0, 0}).first->second;
   thread.exit_ns = std::max(thread.exit_ns, exit.time_ns);
-  if (exit.pid == exit.tid) events_.push_back({pid, exit.time_ns, Step::kExit});
+  if (exit.pid == exit.tid) {
+    events_.push_back({.pid = pid, .step = Step::kExit, .time_ns = exit.time_ns});
+  }
 }
 
 void Census::note_comm(const abi::CommRecord& comm) {
   if (!comm.exec) return;
   const auto pid = static_cast<pid_t>(comm.pid);
   add_thread(pid, pid, comm.id.time_ns);  // exec leaves one thread, under the process's number
-  events_.push_back({pid, comm.id.time_ns, Step::kExec});
+  awaiting_program_.insert(pid);
+  events_.push_back({.pid = pid,
+                     .step = Step::kExec,
+                     .time_ns = comm.id.time_ns,
+                     .text = std::string(comm.name)});
 }
 
-void Census::note_connection(pid_t pid, uint64_t time_ns) {
-  connections_ns_[pid].push_back(time_ns);
+void Census::note_mapping(const abi::MmapRecord& mapping) {
+  const auto pid = static_cast<pid_t>(mapping.pid);
+  if (!mapping.executable() || awaiting_program_.erase(pid) == 0) return;
+  events_.push_back({.pid = pid,
+                     .step = Step::kMapping,
+                     .time_ns = mapping.id.time_ns,
+                     .text = std::string(mapping.path)});
+}
+
+void Census::note_connection(pid_t pid, uint64_t time_ns, channel::Declined declined) {
+  events_.push_back(
+      {.pid = pid, .step = Step::kConnection, .declined = declined, .time_ns = time_ns});
 }
 
 Census::ThreadState Census::thread_state(pid_t pid, pid_t tid) const {
@@ -49,22 +69,54 @@ void Census::forget_exited(uint64_t time_ns) {
 
 Census::Coverage Census::coverage(bool only_root) const {
   std::vector<ProcessEvent> events = events_;
-  std::sort(events.begin(), events.end(), [](const ProcessEvent& a, const ProcessEvent& b) {
-    return a.pid != b.pid ? a.pid < b.pid : a.time_ns < b.time_ns;
+  std::stable_sort(events.begin(), events.end(), [](const ProcessEvent& a, const ProcessEvent& b) {
+    return a.time_ns < b.time_ns;
   });
   Coverage result;
-  for (size_t i = 0; i < events.size(); ++i) {
-    const ProcessEvent& start = events[i];
-    if (start.step == Step::kExit || (only_root && start.pid != root_)) continue;
-    const bool has_end = i + 1 < events.size() && events[i + 1].pid == start.pid;
-    const bool replaced = has_end && events[i + 1].step == Step::kExec;
-    if (start.step == Step::kFork && replaced) continue;
+  const auto count = [&](pid_t pid, const Image& image) {
+    if (only_root && pid != root_) return;
     ++result.images;
-    if (!has_end) ++result.running;
-    const uint64_t end_ns = has_end ? events[i + 1].time_ns : UINT64_MAX;
-    if (!connected(start.pid, start.time_ns, end_ns)) ++result.missed;
+    if (!image.sampled) result.missed.push_back(image.facts);
+  };
+  std::unordered_map<pid_t, Image> images;
+  for (const ProcessEvent& event : events) {
+    const auto image = images.find(event.pid);
+    if (image != images.end() && (event.step == Step::kExec || event.step == Step::kExit)) {
+      if (event.step == Step::kExit || !image->second.is_fork) count(event.pid, image->second);
+    }
+    follow(event, images);
+  }
+  for (const auto& [pid, image] : images) {
+    count(pid, image);
+    if (!only_root || pid == root_) ++result.running;
   }
   return result;
+}
+
+void Census::follow(const ProcessEvent& event, std::unordered_map<pid_t, Image>& images) {
+  const auto image = images.find(event.pid);
+  switch (event.step) {
+    case Step::kFork: {
+      const auto parent = images.find(event.parent);
+      images[event.pid] = {.facts = parent != images.end() ? parent->second.facts : Missed{},
+                           .is_fork = true};
+      break;
+    }
+    case Step::kExec:
+      images[event.pid] = {.facts = {.name = event.text}};
+      break;
+    case Step::kMapping:
+      if (image != images.end()) image->second.facts.path = event.text;
+      break;
+    case Step::kConnection:
+      if (image == images.end()) break;
+      image->second.sampled |= event.declined == channel::Declined::kNo;
+      image->second.facts.declined = event.declined;
+      break;
+    case Step::kExit:
+      images.erase(event.pid);
+      break;
+  }
 }
 
 // The number may have been another thread's before, of another process even.
@@ -73,13 +125,6 @@ void Census::add_thread(pid_t pid, pid_t tid, uint64_t time_ns) {
   if (time_ns < thread.start_ns) return;
   thread.pid = pid;
   thread.start_ns = time_ns;
-}
-
-bool Census::connected(pid_t pid, uint64_t start_ns, uint64_t end_ns) const {
-  const auto found = connections_ns_.find(pid);
-  if (found == connections_ns_.end()) return false;
-  return std::any_of(found->second.begin(), found->second.end(),
-                     [=](uint64_t time_ns) { return time_ns >= start_ns && time_ns < end_ns; });
 }
 
 }  // namespace auxtrail::record

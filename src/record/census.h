@@ -1,8 +1,8 @@
 // Census: the processes and threads of the traced tree, as the side-band tells it.
 //
 // Answers two questions. Is this thread one of that process (so that a sample cannot claim to be
-// another's)? And which program images ran without ever connecting to the recorder, because the
-// trace unit could not be preloaded into them (static, set-user-id, cleared environment)?
+// another's)? And which program images ran without being sampled, because their trace unit never
+// connected (static, set-user-id, cleared environment) or said that it leaves the process alone?
 //
 // An image is the time from a fork or exec of a process to its next exec or its end. A forked image
 // that is replaced by exec is not counted as missed: it is the moment inside system() or
@@ -15,10 +15,13 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "abi/side_band.h"
+#include "channel/layout.h"
 
 namespace auxtrail::record {
 
@@ -30,8 +33,12 @@ class Census {
   void note_fork(const abi::TaskRecord& fork);
   void note_exit(const abi::TaskRecord& exit);
   void note_comm(const abi::CommRecord& comm);
-  // A trace unit connected from this process at this time (taken before it may run on).
-  void note_connection(pid_t pid, uint64_t time_ns);
+  // Executable memory: the first after an exec is the program's own file.
+  void note_mapping(const abi::MmapRecord& mapping);
+  // A trace unit connected from this process at this time (taken before it may run on), and sampled
+  // it or told why it does not.
+  void note_connection(pid_t pid, uint64_t time_ns,
+                       channel::Declined declined = channel::Declined::kNo);
 
   enum class ThreadState : uint8_t { kUnknown, kAlive, kExited };
   // What is known of the thread `tid` as a member of process `pid`.
@@ -40,10 +47,16 @@ class Census {
   // Forgets threads that ended before `time_ns`.
   void forget_exited(uint64_t time_ns);
 
+  // A program image that was not sampled. What is not known is empty.
+  struct Missed {
+    std::string name{};  // as COMM records have it: at most 15 bytes
+    std::string path{};  // of the program file, or of the interpreter of a script
+    channel::Declined declined = channel::Declined::kNo;  // kNo: its unit never connected
+  };
   struct Coverage {
-    uint64_t images = 0;   // program images seen
-    uint64_t missed = 0;   // of these, never connected
-    uint64_t running = 0;  // processes that have not ended
+    uint64_t images = 0;         // program images seen
+    uint64_t running = 0;        // processes that have not ended
+    std::vector<Missed> missed;  // of the images, those not sampled
   };
   // `only_root` counts the images of the first process alone (--no-inherit).
   [[nodiscard]] Coverage coverage(bool only_root) const;
@@ -55,19 +68,28 @@ class Census {
     uint64_t exit_ns = 0;  // of the latest thread of this number that is known to have ended
     [[nodiscard]] bool exited() const { return exit_ns > start_ns; }
   };
-  enum class Step : uint8_t { kFork, kExec, kExit };
+  enum class Step : uint8_t { kFork, kExec, kMapping, kConnection, kExit };
   struct ProcessEvent {
     pid_t pid = 0;
-    uint64_t time_ns = 0;
     Step step = Step::kFork;
+    channel::Declined declined = channel::Declined::kNo;  // kConnection
+    pid_t parent = 0;                                     // kFork
+    uint64_t time_ns = 0;
+    std::string text{};  // kExec: the new name; kMapping: the path
+  };
+  struct Image {
+    Missed facts{};
+    bool is_fork = false;
+    bool sampled = false;
   };
   void add_thread(pid_t pid, pid_t tid, uint64_t time_ns);
-  [[nodiscard]] bool connected(pid_t pid, uint64_t start_ns, uint64_t end_ns) const;
+  // What the event makes of the process's image.
+  static void follow(const ProcessEvent& event, std::unordered_map<pid_t, Image>& images);
 
   pid_t root_ = 0;
   std::unordered_map<pid_t, Thread> threads_;
   std::vector<ProcessEvent> events_;
-  std::unordered_map<pid_t, std::vector<uint64_t>> connections_ns_;
+  std::unordered_set<pid_t> awaiting_program_;  // executed, and have mapped nothing yet
 };
 
 }  // namespace auxtrail::record

@@ -1,6 +1,7 @@
 #include "record/census.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 namespace auxtrail::record {
 namespace {
@@ -15,10 +16,20 @@ abi::TaskRecord task(uint32_t pid, uint32_t tid, uint32_t parent, uint64_t time_
   return record;
 }
 
-abi::CommRecord exec(uint32_t pid, uint64_t time_ns) {
+abi::CommRecord exec(uint32_t pid, uint64_t time_ns, std::string_view name = "") {
   abi::CommRecord record;
   record.pid = record.tid = pid;
   record.exec = true;
+  record.name = name;
+  record.id.time_ns = time_ns;
+  return record;
+}
+
+abi::MmapRecord mapping(uint32_t pid, uint64_t time_ns, std::string_view path) {
+  abi::MmapRecord record;
+  record.pid = record.tid = pid;
+  record.protection = PROT_READ | PROT_EXEC;
+  record.path = path;
   record.id.time_ns = time_ns;
   return record;
 }
@@ -52,10 +63,36 @@ TEST(Census, CountsImagesThatNeverConnected) {
   census.note_connection(300, 41);
   const auto coverage = census.coverage(false);
   EXPECT_EQ(coverage.images, 3U);
-  EXPECT_EQ(coverage.missed, 1U);
+  EXPECT_EQ(coverage.missed.size(), 1U);
   EXPECT_EQ(coverage.running, 2U);
   EXPECT_EQ(census.coverage(true).images, 1U);
-  EXPECT_EQ(census.coverage(true).missed, 0U);
+  EXPECT_EQ(census.coverage(true).missed.size(), 0U);
+  EXPECT_EQ(census.coverage(true).running, 1U);
+}
+
+TEST(Census, TellsWhichImagesWereMissed) {
+  Census census;
+  census.add_root(100);
+  census.note_comm(exec(100, 10, "busybox"));
+  census.note_mapping(mapping(100, 11, "/bin/busybox"));
+  census.note_mapping(mapping(100, 12, "/lib/libc.so"));  // no program: the first one is
+  census.note_fork(task(200, 200, 100, 20));              // a forked child is the same program
+  census.note_fork(task(300, 300, 100, 30));
+  census.note_comm(exec(300, 31, "sleep"));
+  census.note_connection(300, 32, channel::Declined::kDebugged);
+  census.note_exit(task(300, 300, 100, 40));
+  census.note_exit(task(200, 200, 100, 50));
+  census.note_exit(task(100, 100, 1, 60));
+  const auto missed = census.coverage(false).missed;
+  ASSERT_EQ(missed.size(), 3U);
+  EXPECT_EQ(missed[0].name, "sleep");
+  EXPECT_EQ(missed[0].path, "");
+  EXPECT_EQ(missed[0].declined, channel::Declined::kDebugged);
+  for (const size_t i : {1, 2}) {
+    EXPECT_EQ(missed[i].name, "busybox");
+    EXPECT_EQ(missed[i].path, "/bin/busybox");
+    EXPECT_EQ(missed[i].declined, channel::Declined::kNo);
+  }
 }
 
 // The recorder may read the rings of the side-band after it took in the connection.
@@ -69,7 +106,7 @@ TEST(Census, OrderOfArrivalDoesNotMatter) {
   census.note_comm(exec(200, 21));
   census.note_comm(exec(200, 50));  // it executes a second, static program
   EXPECT_EQ(census.coverage(false).images, 3U);
-  EXPECT_EQ(census.coverage(false).missed, 1U);
+  EXPECT_EQ(census.coverage(false).missed.size(), 1U);
 }
 
 TEST(Census, RingsOfSeveralCpusMixTheOrder) {
@@ -81,7 +118,7 @@ TEST(Census, RingsOfSeveralCpusMixTheOrder) {
   census.note_fork(task(200, 200, 100, 30));
   EXPECT_EQ(census.thread_state(200, 200), Census::ThreadState::kExited);
   EXPECT_EQ(census.coverage(false).images, 2U);  // and the root, which never executed anything
-  EXPECT_EQ(census.coverage(false).missed, 1U);
+  EXPECT_EQ(census.coverage(false).missed.size(), 1U);
   EXPECT_EQ(census.coverage(false).running, 1U);
   census.note_fork(task(300, 200, 300, 70));  // the number again, as another process's thread
   EXPECT_EQ(census.thread_state(300, 200), Census::ThreadState::kAlive);

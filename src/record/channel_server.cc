@@ -245,6 +245,10 @@ Status ChannelServer::admit(Connection& connection, std::vector<UniqueFd> descri
   if (hello.magic != channel::kMagic || hello.version != channel::kVersion) {
     return refuse(connection.pid, "it speaks another version");
   }
+  if (hello.declined != channel::Declined::kNo) {
+    if (hello.declined < channel::Declined::kCount) return {};
+    return refuse(connection.pid, "it declines for an unknown reason");
+  }
   if (descriptors.empty()) return refuse(connection.pid, "it sent no memory");
   const size_t size_bytes = channel::memory_bytes(config.data_pages, config.aux_pages);
   connection.memory_fd = std::move(descriptors[0]);

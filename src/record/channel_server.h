@@ -29,7 +29,7 @@
 
 namespace auxtrail::record {
 
-// A process whose trace unit said hello.
+// A process whose trace unit said hello. If it declined, only these three are there.
 struct Connection {
   pid_t pid = 0;         // from the kernel, in our pid namespace
   uint64_t time_ns = 0;  // when it was accepted: the process has done nothing since

@@ -107,6 +107,28 @@ TEST_F(ChannelTest, RefusesWhatItCannotTrust) {
   EXPECT_TRUE(server_->take().empty());
 }
 
+TEST_F(ChannelTest, TakesInThatAProcessIsLeftAlone) {
+  start();
+  FakeUnitFaults faults;
+  faults.declined = channel::Declined::kDebugged;
+  faults.no_memory = true;
+  EXPECT_TRUE(unit_.connect(server_->socket_path().c_str(), faults));
+  const auto connections = wait_for_one();
+  ASSERT_EQ(connections.size(), 1U);
+  EXPECT_EQ(connections[0].pid, ::getpid());
+  EXPECT_EQ(connections[0].hello.declined, channel::Declined::kDebugged);
+  EXPECT_EQ(server_->refused(), 0U);
+}
+
+TEST_F(ChannelTest, RefusesAnUnknownReasonToDecline) {
+  start();
+  FakeUnitFaults faults;
+  faults.declined = channel::Declined::kCount;
+  EXPECT_TRUE(unit_.connect(server_->socket_path().c_str(), faults));
+  EXPECT_TRUE(wait_for_one().empty());
+  EXPECT_EQ(server_->refused(), 1U);
+}
+
 TEST_F(ChannelTest, LeavesOtherProcessesAloneWithoutInherit) {
   start(false, ::getpid() + 1);
   EXPECT_FALSE(unit_.connect(server_->socket_path().c_str()));

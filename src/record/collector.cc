@@ -42,7 +42,11 @@ Collector::Collector(SessionPlan plan, perfdata::Writer writer,
 
 void Collector::add(Connection connection) {
   if (failure_) return;
-  census_.note_connection(connection.pid, connection.time_ns);
+  census_.note_connection(connection.pid, connection.time_ns, connection.hello.declined);
+  if (connection.hello.declined != channel::Declined::kNo) {
+    ++summary_.declined[connection.hello.declined];
+    return;
+  }
   ++summary_.processes;
   if (connection.hello.trigger == channel::Trigger::kKernelEvent) {
     ++summary_.kernel_triggers;
@@ -160,7 +164,9 @@ void Collector::note_side_band(const abi::Record& record) {
   abi::LostRecord lost;
   switch (record.type) {
     case PERF_RECORD_MMAP2:
-      if (parsed(mapping)) code_files_.note(mapping);
+      if (!parsed(mapping)) break;
+      census_.note_mapping(mapping);
+      code_files_.note(mapping);
       break;
     case PERF_RECORD_FORK:
       if (parsed(task)) census_.note_fork(task);

@@ -1,10 +1,7 @@
 #include "record/command.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +10,7 @@
 #include <sstream>
 
 #include "record/elf_probe.h"
+#include "record/obstacle.h"
 
 namespace auxtrail::record {
 namespace {
@@ -65,71 +63,6 @@ std::string script_interpreter(const std::string& path) {
   return std::string(text.substr(start, end == std::string_view::npos ? end : end - start));
 }
 
-tl::unexpected<Error> refuse(const Command& command, std::string why, std::string fix) {
-  return fail({"sample the program", command.program, std::move(why), std::move(fix)});
-}
-
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-constexpr std::string_view kLoaderName = "ld-linux-x86-64.so";
-
-bool is_loader_name(const std::string& path) {
-  return base_name(path).compare(0, kLoaderName.size(), kLoaderName) == 0;
-}
-
-// Whether the program is glibc's loader, run by name: it has no interpreter yet obeys LD_PRELOAD.
-bool is_loader_itself(const std::string& path) {
-  std::array<char, 4096> real{};
-  if (::realpath(path.c_str(), real.data()) == nullptr) return false;
-  return is_loader_name(path) || is_loader_name(real.data());
-}
-
-Status check_elf(const Command& command, const ElfFacts& facts) {
-  if (!facts.is_64bit || facts.machine != EM_X86_64) {
-    return refuse(command,
-                  facts.machine == EM_386 || facts.machine == EM_X86_64
-                      ? "it is a 32-bit program; the software trace unit follows 64-bit code only"
-                      : "it is built for another machine than x86-64",
-                  "record a 64-bit x86 build of it");
-  }
-  if (facts.interpreter.empty() && !is_loader_itself(command.program)) {
-    return refuse(command, "it is statically linked, so the trace unit cannot be preloaded into it",
-                  "record a dynamically linked build of it");
-  }
-  if (!facts.interpreter.empty() && !is_loader_name(facts.interpreter)) {
-    return refuse(command,
-                  "it uses the loader " + facts.interpreter + ", the trace unit needs glibc's",
-                  "record a build that is linked to glibc");
-  }
-  return {};
-}
-
-bool mounted_nosuid(const std::string& path) {
-  struct statvfs status {};
-  return ::statvfs(path.c_str(), &status) == 0 && (status.f_flag & ST_NOSUID) != 0;
-}
-
-// The loader ignores LD_PRELOAD when running the file changes the caller's rights.
-Status check_rights(const Command& command) {
-  struct stat status {};
-  if (::stat(command.program.c_str(), &status) != 0 || mounted_nosuid(command.program)) return {};
-  const bool changes_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != ::getuid();
-  const bool changes_group =
-      (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && status.st_gid != ::getgid();
-  const char* fix = "record it as the user it runs as, or record a copy without the rights";
-  if (changes_user || changes_group) {
-    return refuse(command,
-                  std::string("it is set-") + (changes_user ? "user" : "group") +
-                      "-id, so the loader ignores the preloaded trace unit",
-                  fix);
-  }
-  if (::getuid() != 0 &&
-      ::getxattr(command.program.c_str(), "security.capability", nullptr, 0) > 0) {
-    return refuse(command, "it has file capabilities, so the loader ignores the trace unit", fix);
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Command> find_command(const std::string& name) {
@@ -152,10 +85,9 @@ Result<Command> find_command(const std::string& name) {
 }
 
 Status check_can_be_sampled(const Command& command) {
-  AUXTRAIL_ASSIGN(const std::optional<ElfFacts> facts, probe_elf(command.program));
-  if (!facts) return refuse(command, "it is no ELF program", "");
-  AUXTRAIL_TRY(check_elf(command, *facts));
-  return check_rights(command);
+  AUXTRAIL_ASSIGN(const std::optional<Obstacle> obstacle, find_obstacle(command.program));
+  if (!obstacle) return {};
+  return fail({"sample the program", command.program, obstacle->why, obstacle->fix});
 }
 
 int exit_status_of_start_failure(int sys_errno) {

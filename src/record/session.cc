@@ -67,9 +67,8 @@ struct Prepared {
   perfdata::Writer writer;
 };
 
-Result<Prepared> prepare(const RecordOptions& options, const Command& command, const Warn& warn) {
-  AUXTRAIL_ASSIGN(SessionPlan plan, plan_session(options, find_intel_pt(),
-                                                 std::min(max_sample_rate_hz(), kMaxUnitRateHz)));
+Result<Prepared> prepare(const RecordOptions& options, SessionPlan plan, const Command& command,
+                         const Warn& warn) {
   AUXTRAIL_TRY(check_trigger(plan));
   for (const std::string& text : plan.warnings) warn(text);
   AUXTRAIL_TRY(check_can_be_sampled(command));
@@ -125,13 +124,20 @@ int record_until_end(Prepared& prepared, Collector& collector) {
 
 Outcome run_session(const RecordOptions& options, const Warn& warn) {
   Outcome outcome;
+  auto plan =
+      plan_session(options, find_intel_pt(), std::min(max_sample_rate_hz(), kMaxUnitRateHz));
+  if (!plan) {
+    outcome.bad_options = true;
+    outcome.failure = std::move(plan).error();
+    return outcome;
+  }
   const auto command = find_command(options.command.front());
   if (!command) {
     outcome.start_errno = command.error().sys_errno;
     outcome.failure = command.error();
     return outcome;
   }
-  auto prepared = prepare(options, *command, warn);
+  auto prepared = prepare(options, std::move(*plan), *command, warn);
   if (!prepared) {
     outcome.failure = std::move(prepared).error();
     return outcome;

@@ -18,9 +18,10 @@
 namespace auxtrail::record {
 
 struct Outcome {
-  bool started = false;            // the command ran
-  int wait_status = 0;             // of the command, if it was started
-  int start_errno = 0;             // why the command could not be started; 0: another reason
+  bool started = false;      // the command ran
+  bool bad_options = false;  // nothing was started: the options make no sense, as `failure` says
+  int wait_status = 0;       // of the command, if it was started
+  int start_errno = 0;       // why the command could not be started; 0: another reason
   std::optional<Error> failure;    // why nothing was started, or what went wrong with the recording
   std::optional<Summary> summary;  // if it was started
 };

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "channel/reasons.h"
+#include "record/not_sampled.h"
 
 namespace auxtrail::record {
 namespace {
@@ -110,15 +111,16 @@ std::string windows_line(const UnitTotals& units) {
 
 std::string processes_line(const Summary& summary) {
   std::vector<std::string> parts;
-  if (summary.coverage && summary.coverage->missed != 0) {
-    parts.push_back(
-        fmt::format("not sampled: {} of {} program starts (static, setuid, other "
-                    "machine, sandboxed, debugged, with shadow stacks, under a memory or file size "
-                    "limit, cleared environment)",
-                    summary.coverage->missed, summary.coverage->images));
+  if (summary.coverage && !summary.coverage->missed.empty()) {
+    parts.push_back("not sampled: " + not_sampled_text(*summary.coverage));
   }
-  if (!summary.coverage && summary.processes == 0) {
-    parts.emplace_back("not sampled: no trace unit connected");
+  if (!summary.coverage) {
+    for (const auto& [declined, processes] : summary.declined) {
+      parts.push_back(fmt::format("not sampled: {} {}", processes, channel::name(declined)));
+    }
+    if (summary.processes == 0 && summary.declined.empty()) {
+      parts.emplace_back("not sampled: no trace unit connected");
+    }
   }
   if (summary.still_running != 0) {
     parts.push_back(

@@ -20,11 +20,12 @@ struct Summary {
   std::string event_name;
   RecordTotals records;
   UnitTotals units;
-  uint64_t processes = 0;        // that connected
+  uint64_t processes = 0;        // that are sampled
   uint64_t kernel_triggers = 0;  // of these, with a kernel event as trigger
   uint32_t timer_hz = 0;         // rate of thread timers, of the last process that used them
-  std::map<int, uint64_t> trigger_refusals;  // errno of perf_event_open -> processes
-  std::optional<Census::Coverage> coverage;  // nothing where the side-band could not tell
+  std::map<int, uint64_t> trigger_refusals;        // errno of perf_event_open -> processes
+  std::optional<Census::Coverage> coverage;        // nothing where the side-band could not tell
+  std::map<channel::Declined, uint64_t> declined;  // processes that their unit left alone
   uint64_t refused_connections = 0;
   uint64_t still_running = 0;  // processes that outlived the command
   std::string side_band_note;  // why the kernel's side-band was not used; empty if it was

@@ -41,7 +41,7 @@ TEST(Summary, EachLossIsToldApart) {
   summary.units.ended_by[static_cast<size_t>(channel::Reason::kBusyUnit)] = 6;
   summary.units.window_ns = 105 * 42000;
   summary.units.blocks_translated = 321;
-  summary.coverage = Census::Coverage{9, 2, 0};
+  summary.coverage = Census::Coverage{9, 0, {{"a", "", channel::Declined::kMemoryLimit}}};
   summary.still_running = 1;
   const auto lines = summary_lines(summary);
   ASSERT_EQ(lines.size(), 4U);
@@ -53,7 +53,7 @@ TEST(Summary, EachLossIsToldApart) {
   EXPECT_THAT(lines[2],
               HasSubstr("105 in all, 90 full, ended early: 8 syscall, 7 cold code; 42 us each; "
                         "321 superblocks translated"));
-  EXPECT_THAT(lines[3], HasSubstr("not sampled: 2 of 9 program starts"));
+  EXPECT_THAT(lines[3], HasSubstr("not sampled: 1 of 9 program starts; under a memory limit: a"));
   EXPECT_THAT(lines[3], HasSubstr("1 still running"));
 }
 

@@ -23,6 +23,7 @@ Session session;
 
 namespace {
 
+using channel::Declined;
 using channel::Hello;
 using channel::SessionConfig;
 
@@ -57,6 +58,12 @@ bool receive_config(int fd, SessionConfig* config) {
          is_power_of_two(config->aux_pages) && config->sampler.aux_sample_size != 0;
 }
 
+bool file_size_is_limited(size_t bytes) {
+  rlimit limit{};  // beyond it the program would get SIGXFSZ for our file
+  (void)sys::call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, sys::arg(&limit));
+  return limit.rlim_cur < bytes;
+}
+
 // A sealed memfd: the recorder relies on its size staying what it is.
 int create_memory(size_t bytes, std::byte** memory) {
   const long fd =
@@ -64,12 +71,6 @@ int create_memory(size_t bytes, std::byte** memory) {
   if (sys::is_error(fd)) return -1;
   const int memfd = static_cast<int>(fd);
   void* mapped = nullptr;
-  rlimit limit{};  // beyond it the program would get SIGXFSZ for our file
-  (void)sys::call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, sys::arg(&limit));
-  if (limit.rlim_cur < bytes) {
-    sys::close(memfd);
-    return -1;
-  }
   if (!sys::is_error(sys::call(SYS_ftruncate, fd, static_cast<long>(bytes))) &&
       !sys::is_error(sys::call(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))) {
     mapped = sys::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd);
@@ -95,6 +96,8 @@ bool send_hello(int fd, const Hello& hello, const int* descriptors, size_t count
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
+  if (count == 0)
+    return sys::call(SYS_sendmsg, fd, sys::arg(&message), MSG_NOSIGNAL) == sizeof hello;
   message.msg_control = control;
   message.msg_controllen = CMSG_SPACE(count * sizeof(int));
   cmsghdr* rights = CMSG_FIRSTHDR(&message);
@@ -128,13 +131,24 @@ void configure_windows(const SessionConfig& config) {
   window_config.sample_bytes = bytes < area ? bytes : area;
 }
 
+void send_declined(int fd, Declined why) {
+  Hello hello;
+  hello.pid = static_cast<uint32_t>(sys::getpid());
+  hello.declined = why;
+  (void)send_hello(fd, hello, nullptr, 0);
+}
+
 bool start_on(int fd) {
   if (!receive_config(fd, &session.config)) return false;
   configure_windows(session.config);
   const size_t bytes = channel::memory_bytes(session.config.data_pages, session.config.aux_pages);
   std::byte* memory = nullptr;
-  const int memfd = create_memory(bytes, &memory);
-  if (memfd < 0) return false;
+  const bool limited = file_size_is_limited(bytes);
+  const int memfd = limited ? -1 : create_memory(bytes, &memory);
+  if (memfd < 0) {
+    send_declined(fd, limited ? Declined::kFileSizeLimit : Declined::kNoMemory);
+    return false;
+  }
   initialise_memory(memory, session.config);
   session.memory = memory;
   session.memory_bytes = bytes;
@@ -213,6 +227,15 @@ bool session_start(const char* socket_path) {
   const bool started = start_on(fd);
   sys::close(fd);
   return started;
+}
+
+void session_decline(const char* socket_path, Declined why) {
+  const int fd = connect_to_recorder(socket_path);
+  if (fd < 0) return;
+  // What is not read would reset the connection under our answer.
+  if (receive_config(fd, &session.config)) send_declined(fd, why);
+  session.config = {};
+  sys::close(fd);
 }
 
 void session_stop() {

@@ -29,6 +29,8 @@ extern Session session;
 // constructor or an atfork handler (single threaded). On any failure the process goes on without
 // being sampled. Leaves no descriptor open.
 bool session_start(const char* socket_path);
+// Tells the recorder that this process is left alone, and why. Not where a sandbox could object.
+void session_decline(const char* socket_path, channel::Declined why);
 // The process is about to restrict its own system calls (seccomp): stops sampling it for good. The
 // recorder is asked to close the trigger, and gets a moment to do so.
 void session_stop();

@@ -21,6 +21,10 @@
 namespace auxtrail::unit {
 namespace {
 
+using channel::Declined;
+
+char socket_path[108];
+
 constexpr long kArchShadowStackStatus = 0x5005;  // ARCH_SHSTK_STATUS
 
 // Translated code pushes and pops return addresses in ways a hardware shadow stack forbids.
@@ -75,16 +79,20 @@ bool runs_on_valgrind() {
 
 // AUXTRAIL_WHEN_TRACED=sample (set by the lockstep tests, which play the debugger themselves) asks
 // for sampling under a debugger all the same.
-bool must_not_sample() {
-  if (runs_on_valgrind()) return true;
+Declined why_not_sample() {
+  if (runs_on_valgrind()) return Declined::kValgrind;
   const ProcessStatus status = read_status();
-  if (status.sandboxed || shadow_stack_on() || address_space_is_limited()) return true;
-  if (!status.traced) return false;
+  if (status.sandboxed) return Declined::kSandboxed;
+  if (shadow_stack_on()) return Declined::kShadowStack;
+  if (address_space_is_limited()) return Declined::kMemoryLimit;
+  if (!status.traced) return Declined::kNo;
   const char* wish = getenv("AUXTRAIL_WHEN_TRACED");
-  return wish == nullptr || strcmp(wish, "sample") != 0;
+  return wish != nullptr && strcmp(wish, "sample") == 0 ? Declined::kNo : Declined::kDebugged;
 }
 
-char socket_path[108];
+void decline(Declined why) {
+  if (why != Declined::kSandboxed) session_decline(socket_path, why);
+}
 
 bool remember_socket_path() {
   const char* path = getenv(channel::kSocketVariable);
@@ -106,7 +114,10 @@ void after_fork_in_child() {
   code_cache.after_fork();
   trigger_close();  // timers are not inherited
   session_forget();
-  if (follow && !session.stopped && !must_not_sample()) (void)session_start(socket_path);
+  if (!follow || session.stopped) return;
+  const Declined why = why_not_sample();
+  if (why != Declined::kNo) return decline(why);
+  (void)session_start(socket_path);
 }
 
 int note_module(dl_phdr_info* module, size_t, void*) {
@@ -124,7 +135,8 @@ __attribute__((constructor)) void start() {
   if (const char* filters = getenv(channel::kFiltersVariable); filters != nullptr) {
     recorder_filters = strtoul(filters, nullptr, 10);
   }
-  if (must_not_sample()) return;
+  const Declined why = why_not_sample();
+  if (why != Declined::kNo) return decline(why);
   resolve_interposed();
   (void)dl_iterate_phdr(&note_module, nullptr);
   if (install_handlers() != 0) return;

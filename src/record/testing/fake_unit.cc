@@ -55,6 +55,7 @@ bool FakeUnit::connect(const char* socket_path, const FakeUnitFaults& faults) {
   channel::Hello hello;
   if (faults.wrong_version) ++hello.version;
   hello.pid = static_cast<uint32_t>(::getpid());
+  hello.declined = faults.declined;
   hello.trigger = channel::Trigger::kKernelEvent;
   return send_hello(socket.get(), hello, faults.no_memory ? -1 : memory_fd_.get());
 }

@@ -19,6 +19,7 @@ struct FakeUnitFaults {
   bool unsealed = false;
   bool short_memory = false;
   bool no_memory = false;
+  channel::Declined declined = channel::Declined::kNo;
 };
 
 class FakeUnit {
