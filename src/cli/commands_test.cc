@@ -72,6 +72,8 @@ struct Invocation {
   Command command;
   Arguments options;
 };
+void PrintTo(const Invocation& invocation, std::ostream* out) { *out << invocation.name; }
+
 const std::vector<Invocation> kInvocations = {
     {"verify", run_verify, {}},
     {"verify_json", run_verify, {"--json"}},
@@ -247,10 +249,21 @@ TEST_F(FileTest, LossesAreSaidAtTheEnd) {
   EXPECT_THAT(run(run_script, {"-i", path, "-F", "brstack"}).err, HasSubstr("3 decode errors"));
 }
 
+TEST_F(FileTest, VerifySaysWhenThereWasNothingToDo) {
+  const Outcome outcome = run(run_verify, {"-i", write(traced_file({}))});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("Nothing to verify"));
+  EXPECT_THAT(run(run_verify, {"-i", write(traced_file(traced_samples(3)))}).out,
+              HasSubstr("All is well."));
+}
+
 TEST_F(FileTest, WrongKeysAndFields) {
   const std::string path = write(traced_file({}));
   EXPECT_EQ(run(run_report, {"-i", path, "--sort", "colour"}).status, 2);
   EXPECT_EQ(run(run_script, {"-i", path, "-F", "colour"}).status, 2);
+  EXPECT_EQ(run(run_script, {"-i", path, "--last", "-1"}).status, 2);
+  EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "-1"}).status, 2);
+  EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "101"}).status, 2);
   const Outcome outcome = run(run_script, {"-i", write(perfdata::testing::side_band_file())});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }

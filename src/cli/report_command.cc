@@ -22,6 +22,7 @@ using analysis::ProfileRow;
 using analysis::SortKey;
 
 constexpr std::string_view kCommand = "report";
+constexpr size_t kWidestColumn = 60;  // longer names (C++ templates) push their own row out only
 
 struct ReportOptions {
   ReadingOptions reading;
@@ -46,7 +47,8 @@ std::vector<size_t> key_widths(const EventProfile& profile, const std::vector<So
   for (const SortKey key : keys) widths.push_back(column_title(key).size());
   for (const ProfileRow& row : profile.rows) {
     for (size_t i = 0; i + 1 < widths.size(); ++i) {  // the last column has no edge to keep
-      widths[i] = std::max(widths[i], row.keys[i].size());
+      const size_t width = row.keys[i].size();
+      if (width <= kWidestColumn) widths[i] = std::max(widths[i], width);
     }
   }
   return widths;
@@ -121,7 +123,8 @@ void add_options(CLI::App& app, ReportOptions& options) {
                  "What the rows stand for, joined by commas: sym, dso, line, comm, pid, tid\n"
                  "(sym,dso)");
   app.add_option("--percent-limit", options.percent_limit,
-                 "Leave out rows below this share both of Self and of History");
+                 "Leave out rows below this share (0 to 100) both of Self and of History")
+      ->check(CLI::Range(0, 100));
   app.add_flag("--json", options.json, "Print JSON");
   app.add_flag("--stdio", options.stdio, "Plain text: always the case");
   app.footer(

@@ -33,7 +33,10 @@ void add_options(CLI::App& app, ScriptOptions& options) {
                              "every name: the default, changed.",
                              analysis::script_field_names()));
   app.add_option("--last", options.last,
-                 "Print so many branches of each sample, the newest; 0: all (64)");
+                 "Print so many branches of each sample, the newest; 0: all (64)")
+      ->check([](const std::string& text) {
+        return text.starts_with('-') ? std::string("must not be negative") : std::string();
+      });
 }
 
 // Whether samples of this event are to be expected: the leader of AUX sampling takes none.

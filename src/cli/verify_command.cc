@@ -19,7 +19,15 @@ using analysis::SampleFailure;
 using analysis::Verification;
 
 constexpr std::string_view kCommand = "verify";
-constexpr double kQuantiles[] = {0.0, 0.1, 0.5, 0.9, 1.0};
+struct Quantile {
+  double share;
+  std::string_view text;
+};
+constexpr Quantile kQuantiles[] = {{0.0, "least"},
+                                   {0.1, "10th percentile"},
+                                   {0.5, "median"},
+                                   {0.9, "90th percentile"},
+                                   {1.0, "most"}};
 
 std::string describe(const SampleFailure& failure) {
   const std::string place =
@@ -31,6 +39,12 @@ std::string describe(const SampleFailure& failure) {
                        failure.error->ip);
   }
   return fmt::format("{}: its history ends at {:#x}", place, failure.final_ip);
+}
+
+std::string_view verdict(const Verification& result, const std::string& damage) {
+  if (!result.ok() || !damage.empty()) return "FAILED";
+  if (result.samples_with_aux == 0) return "Nothing to verify: no sample carries AUX data.";
+  return "All is well.";
 }
 
 void print_text(TextOutput& out, const Verification& result, const std::string& damage) {
@@ -45,8 +59,9 @@ void print_text(TextOutput& out, const Verification& result, const std::string& 
   row("branches not taken", result.decoded.not_taken);
   out.print("{:<36} {:>14.2f}\n", "bits of AUX data per branch taken", result.bits_per_branch());
   out.print("{:<36} {:>14.1f}\n", "branches per sample, mean", result.mean_branches());
-  for (const double share : kQuantiles) {
-    row(fmt::format("branches per sample, {:.0f} %", share * 100), result.branches_quantile(share));
+  for (const Quantile& quantile : kQuantiles) {
+    row(fmt::format("branches per sample, {}", quantile.text),
+        result.branches_quantile(quantile.share));
   }
   row("samples without a branch", result.without_branches);
   row("gaps in histories", result.decoded.gaps);
@@ -60,7 +75,7 @@ void print_text(TextOutput& out, const Verification& result, const std::string& 
   row("samples whose history ends elsewhere", result.ends_elsewhere);
   for (const SampleFailure& failure : result.failures) out.print("{}\n", describe(failure));
   if (!damage.empty()) out.print("the file is damaged: {}\n", damage);
-  out.print("{}\n", result.ok() && damage.empty() ? "All is well." : "FAILED");
+  out.print("{}\n", verdict(result, damage));
 }
 
 nlohmann::ordered_json to_json(const SampleFailure& failure) {
@@ -85,7 +100,7 @@ void print_json(TextOutput& out, const Verification& result, const std::string& 
         result.decoded.errors[cause];
   }
   nlohmann::ordered_json distribution = nlohmann::ordered_json::object();
-  for (const double share : kQuantiles) {
+  for (const auto& [share, text] : kQuantiles) {
     distribution[fmt::format("{:.0f}%", share * 100)] = result.branches_quantile(share);
   }
   nlohmann::ordered_json failures = nlohmann::ordered_json::array();
