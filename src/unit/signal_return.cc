@@ -1,6 +1,7 @@
 // See signal_return.h.
 #include "unit/signal_return.h"
 
+#include <cpuid.h>
 #include <signal.h>
 
 #include "unit/stack_switch.h"
@@ -13,7 +14,29 @@ constexpr size_t kKernelContextBytes = offsetof(ucontext_t, uc_sigmask) + sizeof
 constexpr size_t kSoftwareBytesOffset = 464;      // in the legacy region, left alone by xsave
 constexpr size_t kLeastExtendedBytes = 512 + 64;  // legacy region and header
 
+bool tells_state_in_use = false;  // XGETBV with ECX = 1; all processors with AMX do
+
 }  // namespace
+
+void SignalReturn::note_processor() {
+  constexpr unsigned kLeaf = 0x0d;
+  constexpr unsigned kXgetbvOfOne = 1U << 2;
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  const bool known = __get_cpuid_count(kLeaf, 1, &eax, &ebx, &ecx, &edx) != 0;
+  tells_state_in_use = known && (eax & kXgetbvOfOne) != 0;
+}
+
+bool SignalReturn::covers_state_in_use() const {
+  if (!tells_state_in_use) return true;
+  uint32_t low = 0;
+  uint32_t high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+  const uint64_t in_use = uint64_t{high} << 32 | low;
+  return (in_use & ~features_) == 0;
+}
 
 void SignalReturn::adopt(const ucontext_t& trigger) {
   usable_ = false;

@@ -95,6 +95,7 @@ sigset_t only(int signal) {
 class SignalReturnTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    SignalReturn::note_processor();
     handle(SIGUSR1, adopt);
     ASSERT_EQ(raise(SIGUSR1), 0);
     if (!signal_return.usable()) GTEST_SKIP() << "this processor's signal frames have another form";
@@ -146,6 +147,34 @@ TEST_F(SignalReturnTest, KeepsExtendedStateAndControlRegisters) {
   EXPECT_EQ(found.mxcsr, changed);
   if (has_avx512 == 0) GTEST_SKIP() << "no AVX-512: only MXCSR was looked at";
   EXPECT_THAT(found.wide, ::testing::ElementsAreArray(wide));
+}
+
+// As when AMX comes into use during a window: the trigger's frame has no room for it.
+TEST_F(SignalReturnTest, SeesStateThatItsFrameHasNoRoomFor) {
+  if (__builtin_cpu_supports("avx") == 0) GTEST_SKIP() << "no AVX to play the late state";
+  EXPECT_TRUE(signal_return.covers_state_in_use());
+  handle(SIGUSR1, [](int, siginfo_t*, void* context) {
+    constexpr uint64_t kAvx = 1U << 2;
+    auto* const frame = static_cast<ucontext_t*>(context);
+    auto* const at = reinterpret_cast<std::byte*>(frame->uc_mcontext.fpregs) + 464;
+    _fpx_sw_bytes form;
+    std::memcpy(&form, at, sizeof form);
+    const _fpx_sw_bytes whole = form;
+    form.xstate_bv &= ~kAvx;
+    std::memcpy(at, &form, sizeof form);
+    signal_return.adopt(*frame);
+    std::memcpy(at, &whole, sizeof whole);
+  });
+  ASSERT_EQ(raise(SIGUSR1), 0);
+  ASSERT_TRUE(signal_return.usable());
+  asm volatile("vzeroall"
+               :
+               :
+               : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+                 "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+  asm volatile("vpcmpeqd %%ymm7, %%ymm7, %%ymm7" : : : "xmm7");
+  EXPECT_FALSE(signal_return.covers_state_in_use());
+  asm volatile("vzeroupper");
 }
 
 TEST_F(SignalReturnTest, KeepsTheAlternateStack) {

@@ -36,7 +36,8 @@ void count_invalidated(Thread& thread) {
 }  // namespace
 
 uint64_t end_from_stub(Thread& thread, uint64_t pc, Reason reason) {
-  if (!thread.signal_return.usable() || session.config.end_by_trap != 0) {
+  if (!thread.signal_return.usable() || !thread.signal_return.covers_state_in_use() ||
+      session.config.end_by_trap != 0) {
     return trap_at(thread, pc, reason);
   }
   ucontext_t& context = thread.signal_return.context();
