@@ -39,32 +39,15 @@ void release_pending_trap() {
   (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), SIGTRAP, sys::arg(&info));
 }
 
-// Returns 0 or an errno.
-int change_mask(int how, const sigset_t* set, sigset_t* old) {
-  const bool watch = handlers_installed();
-  const uint32_t was_blocked = tls_block.trap_blocked;
+// As libc's functions do it. Returns 0 or an errno.
+int change_libc_mask(int how, const sigset_t* set, sigset_t* old) {
   uint64_t wanted = 0;
-  if (set != nullptr) wanted = bits_of(*set) & ~kLibcSignals;
-  const uint64_t told = watch && how != SIG_UNBLOCK ? wanted & ~kTrapBit : wanted;
   uint64_t before = 0;
-  const long result = sys::call(SYS_rt_sigprocmask, how, set != nullptr ? sys::arg(&told) : 0,
-                                sys::arg(&before), 8);
-  if (sys::is_error(result)) return static_cast<int>(-result);
-  if (watch && set != nullptr && is_own_process()) {
-    const bool named = (wanted & kTrapBit) != 0;
-    if (how == SIG_SETMASK) tls_block.trap_blocked = named ? 1 : 0;
-    if (how == SIG_BLOCK && named) tls_block.trap_blocked = 1;
-    if (how == SIG_UNBLOCK && named) tls_block.trap_blocked = 0;
-  }
-  if (old != nullptr) {
-    // In a handler that must not be interrupted the trigger is blocked by us, not by the program.
-    if (keeps_trigger_off(SA_ONSTACK)) before &= ~kTrapBit;
-    set_bits(old, was_blocked != 0 ? before | kTrapBit : before);
-  }
-  release_pending_trap();
-  return 0;
+  if (set != nullptr) wanted = bits_of(*set) & ~kLibcSignals;
+  const int error = change_mask(how, set != nullptr ? &wanted : nullptr, &before);
+  if (error == 0 && old != nullptr) set_bits(old, before);
+  return error;
 }
-
 int fail_with(long error) {
   errno = static_cast<int>(error);
   return -1;
@@ -87,6 +70,30 @@ Real<int(const sigset_t*, siginfo_t*, const timespec*)> real_sigtimedwait("sigti
 
 }  // namespace
 
+int change_mask(int how, const uint64_t* set, uint64_t* old) {
+  const bool watch = handlers_installed();
+  const uint32_t was_blocked = tls_block.trap_blocked;
+  const uint64_t wanted = set != nullptr ? *set : 0;
+  const uint64_t told = watch && how != SIG_UNBLOCK ? wanted & ~kTrapBit : wanted;
+  uint64_t before = 0;
+  const long result = sys::call(SYS_rt_sigprocmask, how, set != nullptr ? sys::arg(&told) : 0,
+                                sys::arg(&before), 8);
+  if (sys::is_error(result)) return static_cast<int>(-result);
+  if (watch && set != nullptr && is_own_process()) {
+    const bool named = (wanted & kTrapBit) != 0;
+    if (how == SIG_SETMASK) tls_block.trap_blocked = named ? 1 : 0;
+    if (how == SIG_BLOCK && named) tls_block.trap_blocked = 1;
+    if (how == SIG_UNBLOCK && named) tls_block.trap_blocked = 0;
+  }
+  if (old != nullptr) {
+    // In a handler that must not be interrupted the trigger is blocked by us, not by the program.
+    if (keeps_trigger_off(SA_ONSTACK)) before &= ~kTrapBit;
+    *old = was_blocked != 0 ? before | kTrapBit : before;
+  }
+  release_pending_trap();
+  return 0;
+}
+
 void resolve_interposed_waits() {
   (void)real_sigwait.get();
   (void)real_sigwaitinfo.get();
@@ -98,11 +105,11 @@ void resolve_interposed_waits() {
 using namespace auxtrail::unit;  // NOLINT: the exported functions below are libc's names
 
 AUXTRAIL_EXPORT int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
-  const int error = change_mask(how, set, old);
+  const int error = change_libc_mask(how, set, old);
   return error == 0 ? 0 : fail_with(error);
 }
 AUXTRAIL_EXPORT int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
-  return change_mask(how, set, old);
+  return change_libc_mask(how, set, old);
 }
 AUXTRAIL_EXPORT int sigpending(sigset_t* set) noexcept {
   uint64_t bits = 0;

@@ -1,11 +1,14 @@
-# syscall(2) the function: as libc's, but the unit is told of changes to mappings and of sandboxes first. In assembler because a raw
-# clone() through it returns on another stack.
+# syscall(2) the function: as libc's, but the unit is told of changes to mappings and of sandboxes first, and takes those of signal
+# dispositions and masks itself. In assembler because a raw clone() through it returns on another stack.
         .text
         .globl  syscall
         .type   syscall, @function
 syscall:
         .cfi_startproc
         endbr64
+        leaq    -13(%rdi), %rax         # rt_sigaction, rt_sigprocmask
+        cmpq    $1, %rax
+        jbe     4f
         cmpq    $9, %rdi                # mmap
         je      1f
         cmpq    $10, %rdi               # mprotect
@@ -45,7 +48,7 @@ syscall:
         movq    %r9, %r8
         movq    8(%rsp), %r9
         syscall
-        cmpq    $-4095, %rax
+5:      cmpq    $-4095, %rax
         jae     3f
         ret
 3:      negl    %eax
@@ -57,6 +60,23 @@ syscall:
         movl    %ecx, (%rax)
         movq    $-1, %rax
         ret
+4:      pushq   %rdi
+        pushq   %rsi
+        pushq   %rdx
+        pushq   %rcx
+        pushq   %r8
+        .cfi_adjust_cfa_offset 40
+        call    auxtrail_signal_syscall
+        movq    %rdx, %r11              # whether it was taken
+        popq    %r8
+        popq    %rcx
+        popq    %rdx
+        popq    %rsi
+        popq    %rdi
+        .cfi_adjust_cfa_offset -40
+        testq   %r11, %r11
+        jnz     5b
+        jmp     2b
         .cfi_endproc
         .size   syscall, .-syscall
         .section .note.GNU-stack,"",@progbits

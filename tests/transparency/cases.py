@@ -39,6 +39,7 @@ PROGRAMS = [
     # Only at a high rate do overflows find the unit at work.
     _program("alt_stack_frame", record_options=("-F", "max")),
     _program("held_signals", record_options=("-F", "10000")),
+    _program("old_signals"),
     _program("sandbox", samples=False),
     # Its threads end before they overflow, most of them.
     _program("threads_thousands", samples=False),

@@ -5,8 +5,8 @@
         .text
 
 SHAPE(shape_loop)  // loops to its first instruction
-        decq    %rdi
-        jnz     shape_loop
+1:      decq    %rdi
+        jnz     1b
         ret
 
 SHAPE(shape_inner_loop)  // loops to another one
@@ -54,7 +54,7 @@ SHAPE(shape_jrcxz)
 1:      ret
 
 SHAPE(shape_endless)
-        incq    %rax
-        jmp     shape_endless
+1:      incq    %rax
+        jmp     1b
 
         .section .note.GNU-stack, "", @progbits

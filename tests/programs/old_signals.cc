@@ -1,0 +1,143 @@
+// The System V and old BSD signal calls, and the system calls themselves, on the signals that the
+// trace unit needs: the program sees what it set, whatever stands in the kernel.
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include "check.h"
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace {
+
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGUSR1};
+
+volatile sig_atomic_t g_count = 0;
+sigjmp_buf g_back;
+
+void Count(int) { g_count = g_count + 1; }
+void JumpBack(int) { siglongjmp(g_back, 1); }
+
+const char* Name(sighandler_t handler) {
+  if (handler == SIG_DFL) return "default";
+  if (handler == SIG_IGN) return "ignore";
+  if (handler == SIG_HOLD) return "hold";
+  if (handler == SIG_ERR) return "error";
+  return handler == Count ? "count" : handler == JumpBack ? "jump" : "other";
+}
+
+bool IsBlocked(int signal) {
+  sigset_t mask;
+  CHECK(pthread_sigmask(SIG_SETMASK, nullptr, &mask) == 0);
+  return sigismember(&mask, signal) == 1;
+}
+
+void Work() { check::Keep(check::Burn(7, 3000000)); }
+
+void SystemV(int signal) {
+  std::printf("%d: %s", signal, Name(sigset(signal, Count)));
+  Work();
+  raise(signal);
+  std::printf(" %s", Name(sigset(signal, SIG_HOLD)));
+  raise(signal);  // waits
+  Work();
+  std::printf(" %d %d", static_cast<int>(g_count), IsBlocked(signal) ? 1 : 0);
+  std::printf(" %s", Name(sigset(signal, Count)));
+  std::printf(" %d", static_cast<int>(g_count));
+  CHECK(sighold(signal) == 0);
+  raise(signal);
+  Work();
+  std::printf(" %d", static_cast<int>(g_count));
+  CHECK(sigrelse(signal) == 0);
+  std::printf(" %d", static_cast<int>(g_count));
+  CHECK(sigignore(signal) == 0);
+  raise(signal);
+  Work();
+  std::printf(" %s\n", Name(sigset(signal, SIG_DFL)));
+  Work();
+}
+
+void Bsd(int signal) {
+  const int bit = 1 << (signal - 1);
+  CHECK(::signal(signal, Count) == SIG_DFL);
+  const int before = sigblock(bit);
+  CHECK((before & bit) == 0);
+  raise(signal);
+  Work();
+  CHECK((sigblock(0) & bit) != 0);
+  std::printf("%d: %d", signal, static_cast<int>(g_count));
+  CHECK((sigsetmask(before) & bit) != 0);
+  std::printf(" %d", static_cast<int>(g_count));
+  CHECK(siginterrupt(signal, 1) == 0);
+  struct sigaction action {};
+  CHECK(sigaction(signal, nullptr, &action) == 0);
+  std::printf(" %d", (action.sa_flags & SA_RESTART) != 0);
+  CHECK(::signal(signal, Count) == Count);
+  CHECK(sigaction(signal, nullptr, &action) == 0);
+  std::printf(" %d", (action.sa_flags & SA_RESTART) != 0);
+  CHECK(siginterrupt(signal, 0) == 0);
+  CHECK(sigaction(signal, nullptr, &action) == 0);
+  std::printf(" %d\n", (action.sa_flags & SA_RESTART) != 0);
+  Work();
+  CHECK(::signal(signal, SIG_DFL) == Count);
+}
+
+extern "C" void Restore();
+asm(R"(
+        .globl Restore
+Restore:
+        mov $15, %eax
+        syscall
+)");
+
+struct KernelAction {
+  sighandler_t handler;
+  uint64_t flags;
+  void* restorer;
+  uint64_t mask;
+};
+
+void SystemCalls(int signal) {
+  KernelAction old{};
+  constexpr uint64_t kRestorer = 0x04000000;
+  KernelAction action{JumpBack, SA_NODEFER | kRestorer, reinterpret_cast<void*>(&Restore), 0};
+  CHECK(syscall(SYS_rt_sigaction, signal, nullptr, &old, 8) == 0);
+  std::printf("%d: %s", signal, Name(old.handler));
+  CHECK(syscall(SYS_rt_sigaction, signal, &action, &old, 8) == 0);
+  Work();
+  if (sigsetjmp(g_back, 1) == 0) raise(signal);
+  CHECK(syscall(SYS_rt_sigaction, signal, nullptr, &old, 8) == 0);
+  std::printf(" %s %llx %d", Name(old.handler), check::Llu(old.flags & (SA_NODEFER | kRestorer)),
+              old.restorer == action.restorer ? 1 : 0);
+  const uint64_t bit = uint64_t{1} << (signal - 1);
+  uint64_t mask = 0;
+  CHECK(syscall(SYS_rt_sigprocmask, SIG_BLOCK, &bit, &mask, 8) == 0);
+  Work();
+  std::printf(" %d", (mask & bit) != 0);
+  CHECK(syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &bit, &mask, 8) == 0);
+  std::printf(" %d", (mask & bit) != 0);
+  action.handler = SIG_DFL;
+  CHECK(syscall(SYS_rt_sigaction, signal, &action, nullptr, 8) == 0);
+  Work();
+  CHECK(syscall(SYS_rt_sigaction, signal, nullptr, &old, 8) == 0);
+  std::printf(" %s\n", Name(old.handler));
+  errno = 0;
+  CHECK(syscall(SYS_rt_sigaction, signal, &action, nullptr, 7) == -1 && errno == EINVAL);
+  CHECK(syscall(SYS_rt_sigaction, signal, 1L, nullptr, 8) == -1 && errno == EFAULT);
+}
+
+}  // namespace
+
+int main() {
+  for (const int signal : kSignals) {
+    g_count = 0;
+    SystemV(signal);
+    g_count = 0;
+    Bsd(signal);
+    SystemCalls(signal);
+  }
+  CHECK(sigset(999, Count) == SIG_ERR && errno == EINVAL);
+  CHECK(sigignore(SIGKILL) == -1 && errno == EINVAL);
+  CHECK(sighold(999) == -1 && errno == EINVAL);
+  return 0;
+}
