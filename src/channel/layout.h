@@ -2,9 +2,9 @@
 //
 // The unit (inside the traced program) connects to the recorder's SOCK_SEQPACKET socket, receives a
 // SessionConfig, creates a memfd with the layout below, seals it against resizing and sends a Hello
-// with the memfd (and the trigger's perf event fd, if any) as SCM_RIGHTS. It then closes its own
-// descriptors: nothing of ours stays in the program's descriptor table. From there on both sides
-// only touch memory.
+// with the memfd (and the trigger's perf event fd, if any) as SCM_RIGHTS; or a Hello without any,
+// if it leaves the process alone, that says why. It then closes its own descriptors: nothing of
+// ours stays in the program's descriptor table. From there on both sides only touch memory.
 //
 //   memfd:  ProcessHeader            kHeaderBytes
 //           slot 0                   slot_stride_bytes each

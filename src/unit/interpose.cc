@@ -1,7 +1,7 @@
 // Functions of libc that the unit stands in front of, because they change what it relies on: signal
 // dispositions, executable mappings, and new threads. Each does exactly what libc's does and tells
-// the unit first (mappings) or keeps the unit's handlers in place (signals). Nothing else is
-// interposed, and these are the library's only exported symbols.
+// the unit first (mappings) or keeps the unit's handlers in place (signals). exports.map lists all
+// functions that are interposed, here and in the files beside.
 #include "unit/interpose.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/uio.h>
 
 #include "unit/code_cache.h"
 #include "unit/export.h"
@@ -42,26 +41,6 @@ Real<SignalFunction> real_signal("signal");
 Real<SignalFunction> real_sysv_signal("sysv_signal");
 Real<int(void*)> real_dlclose("dlclose");
 Real<PthreadCreateFunction> real_pthread_create("pthread_create");
-
-// Copies from or to the program's memory, which may not be there: the kernel looks, as it would
-// have done for the call itself. False if it is not there.
-bool copy_across(int direction, void* ours, void* theirs, size_t bytes) {
-  const iovec local{ours, bytes};
-  const iovec remote{theirs, bytes};
-  const long copied =
-      sys::call(direction, sys::getpid(), sys::arg(&local), 1, sys::arg(&remote), 1, 0);
-  if (copied == static_cast<long>(bytes)) return true;
-  if (copied >= 0 || copied == -EFAULT) return false;
-  const bool reads = direction == SYS_process_vm_readv;  // not to be had here (EPERM, ENOSYS)
-  __builtin_memcpy(reads ? ours : theirs, reads ? theirs : ours, bytes);
-  return true;
-}
-bool copy_from_program(void* ours, long theirs, size_t bytes) {
-  return copy_across(SYS_process_vm_readv, ours, reinterpret_cast<void*>(theirs), bytes);
-}
-bool copy_to_program(long theirs, void* ours, size_t bytes) {
-  return copy_across(SYS_process_vm_writev, ours, reinterpret_cast<void*>(theirs), bytes);
-}
 
 long with_errno(long result) {
   if (!sys::is_error(result)) return result;
@@ -161,13 +140,14 @@ void* map_pages(void* address, size_t bytes, int protection, int flags, int fd, 
 KernelAction to_kernel(const struct sigaction& action) {
   KernelAction result;
   result.handler = reinterpret_cast<void*>(action.sa_handler);
-  result.flags = static_cast<uint64_t>(static_cast<unsigned>(action.sa_flags));
+  result.flags = static_cast<uint64_t>(static_cast<unsigned>(action.sa_flags)) | kRestorerFlag;
+  result.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);  // libc gives it one too
   result.mask = *reinterpret_cast<const uint64_t*>(&action.sa_mask);
   return result;
 }
 void from_kernel(const KernelAction& action, struct sigaction* result) {
   result->sa_handler = reinterpret_cast<sighandler_t>(action.handler);
-  result->sa_flags = static_cast<int>(action.flags & ~uint64_t{0x04000000});
+  result->sa_flags = static_cast<int>(action.flags & ~kRestorerFlag);
   (void)sigemptyset(&result->sa_mask);
   *reinterpret_cast<uint64_t*>(&result->sa_mask) = action.mask;
   result->sa_restorer = nullptr;
@@ -176,7 +156,8 @@ void from_kernel(const KernelAction& action, struct sigaction* result) {
 sighandler_t set_simple_handler(int signal, sighandler_t handler, uint64_t flags, uint64_t mask) {
   KernelAction wish;
   wish.handler = reinterpret_cast<void*>(handler);
-  wish.flags = flags;
+  wish.flags = flags | kRestorerFlag;
+  wish.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
   wish.mask = mask;
   KernelAction old;
   exchange_action(signal, &wish, &old);
@@ -197,13 +178,10 @@ int change_action(int signal, const struct sigaction* action, struct sigaction* 
   return 0;
 }
 
-uint64_t interrupting_signals = 0;
-
 sighandler_t bsd_handler(int signal, sighandler_t handler) {
   if (!ours(signal) || handler == SIG_ERR) return real_signal(signal, handler);
-  const bool interrupting =
-      (__atomic_load_n(&interrupting_signals, __ATOMIC_RELAXED) & signal_bit(signal)) != 0;
-  return set_simple_handler(signal, handler, interrupting ? 0 : SA_RESTART, signal_bit(signal));
+  return set_simple_handler(signal, handler, is_interrupting(signal) ? 0 : SA_RESTART,
+                            signal_bit(signal));
 }
 sighandler_t system_v_handler(int signal, sighandler_t handler) {
   if (!ours(signal) || handler == SIG_ERR) return real_sysv_signal(signal, handler);
@@ -235,14 +213,6 @@ void resolve_interposed() {
   resolve_interposed_old_signals();
 }
 
-void set_interrupting(int signal, bool interrupting) {
-  if (interrupting) {
-    __atomic_fetch_or(&interrupting_signals, signal_bit(signal), __ATOMIC_RELAXED);
-  } else {
-    __atomic_fetch_and(&interrupting_signals, ~signal_bit(signal), __ATOMIC_RELAXED);
-  }
-}
-
 extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(long number, long a,
                                                                               long b, long c,
                                                                               long d, long e) {
@@ -271,37 +241,6 @@ extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(lo
     default:
       break;
   }
-}
-
-// What a signal call that went past libc comes to: its result, and whether it was one that must not
-// reach the kernel as it is.
-struct SyscallResult {
-  long value;
-  long taken;
-};
-
-extern "C" __attribute__((visibility("hidden"))) SyscallResult auxtrail_signal_syscall(
-    long number, long a, long b, long c, long d) {
-  constexpr long kMaskBytes = 8;
-  // The kernel refuses other sizes. In a sandbox there is no trigger any more, and no call of ours.
-  if (!handlers_installed() || session.stopped || d != kMaskBytes) return {0, 0};
-  if (number == SYS_rt_sigaction) {
-    const auto signal = static_cast<int>(a);
-    if (!is_watched_signal(signal)) return {0, 0};
-    KernelAction wish;
-    KernelAction before;
-    if (b != 0 && !copy_from_program(&wish, b, sizeof wish)) return {-EFAULT, 1};
-    exchange_action(signal, b != 0 ? &wish : nullptr, &before);
-    if (c != 0 && !copy_to_program(c, &before, sizeof before)) return {-EFAULT, 1};
-    return {0, 1};
-  }
-  uint64_t set = 0;
-  uint64_t old = 0;
-  if (b != 0 && !copy_from_program(&set, b, sizeof set)) return {-EFAULT, 1};
-  const int error = change_mask(static_cast<int>(a), b != 0 ? &set : nullptr, &old);
-  if (error != 0) return {-error, 1};
-  if (c != 0 && !copy_to_program(c, &old, sizeof old)) return {-EFAULT, 1};
-  return {0, 1};
 }
 
 }  // namespace auxtrail::unit

@@ -18,7 +18,7 @@ bool tells_state_in_use = false;  // XGETBV with ECX = 1; all processors with AM
 
 }  // namespace
 
-void SignalReturn::note_processor() {
+bool SignalReturn::note_processor() {
   constexpr unsigned kLeaf = 0x0d;
   constexpr unsigned kXgetbvOfOne = 1U << 2;
   unsigned eax = 0;
@@ -27,6 +27,7 @@ void SignalReturn::note_processor() {
   unsigned edx = 0;
   const bool known = __get_cpuid_count(kLeaf, 1, &eax, &ebx, &ecx, &edx) != 0;
   tells_state_in_use = known && (eax & kXgetbvOfOne) != 0;
+  return tells_state_in_use;
 }
 
 bool SignalReturn::covers_state_in_use() const {

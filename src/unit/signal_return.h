@@ -19,8 +19,9 @@ namespace auxtrail::unit {
 
 class SignalReturn {
  public:
-  // Asks the processor what covers_state_in_use() needs to know. Once, at the unit's start.
-  static void note_processor();
+  // Asks the processor what covers_state_in_use() needs to know: false if it does not tell. Once,
+  // at the unit's start.
+  static bool note_processor();
 
   // Takes over from the trigger's frame what the program can't change during a window. Afterwards
   // usable() tells whether the frame's extended state has the form and size known here.

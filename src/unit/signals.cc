@@ -14,15 +14,12 @@
 #include "unit/window.h"
 #include "unit/window_leave.h"
 
-extern "C" void auxtrail_restore_rt();
-
 namespace auxtrail::unit {
 namespace {
 
 constexpr int kWatched[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
 constexpr size_t kWatchedCount = sizeof kWatched / sizeof kWatched[0];
-constexpr uint64_t kRestorer = 0x04000000;  // SA_RESTORER
-constexpr int kTrapPerf = 6;                // TRAP_PERF
+constexpr int kTrapPerf = 6;  // TRAP_PERF
 
 KernelAction program_action[kWatchedCount];
 uint32_t action_lock;
@@ -58,7 +55,7 @@ KernelAction effective(int signal, const KernelAction& wish) {
   KernelAction action;
   action.handler = reinterpret_cast<void*>(&auxtrail_signal_entry);
   action.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
-  action.flags = SA_SIGINFO | kRestorer;
+  action.flags = SA_SIGINFO | kRestorerFlag;
   if (is_default(wish) || is_ignored(wish)) {
     action.flags |= SA_ONSTACK | SA_RESTART;
   } else {
@@ -216,7 +213,7 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
 // Lets the kernel carry out the default action at the program's own position.
 void default_action(int signal, siginfo_t& info, ucontext_t& context) {
   KernelAction reset;
-  reset.flags = kRestorer;
+  reset.flags = kRestorerFlag;
   reset.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
   (void)kernel_sigaction(signal, &reset, nullptr);
   if (info.si_code > 0 && signal != SIGTRAP) return;  // the instruction faults again
@@ -322,9 +319,16 @@ int install_handlers() {
 void exchange_action(int signal, const KernelAction* action, KernelAction* old) {
   const ActionLock lock;
   KernelAction& mine = program_action[index_of(signal)];
+  if (!is_own_process()) {
+    KernelAction before;
+    (void)kernel_sigaction(signal, action, &before);
+    const bool was_ours = before.handler == reinterpret_cast<void*>(&auxtrail_signal_entry);
+    if (old != nullptr) *old = was_ours ? mine : before;
+    return;
+  }
   if (old != nullptr) *old = mine;
   if (action == nullptr) return;
-  if (is_own_process()) mine = *action;
+  mine = *action;
   const KernelAction told = effective(signal, *action);
   (void)kernel_sigaction(signal, &told, nullptr);
 }

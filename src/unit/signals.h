@@ -22,6 +22,9 @@ struct KernelAction {
   uint64_t mask = 0;
 };
 
+inline constexpr uint64_t kRestorerFlag = 0x04000000;  // SA_RESTORER
+extern "C" void auxtrail_restore_rt();                 // rt_sigreturn; stack_switch.S
+
 // Whether `signal` is one of the five.
 bool is_watched_signal(int signal);
 
@@ -42,8 +45,9 @@ struct Thread;
 // mask.
 void replay_held_signals(Thread& thread, uint64_t program_mask);
 
-// Exchanges the program's disposition of a watched signal. Thread safe and async-signal-safe. Null
-// pointers as in sigaction(2).
+// Exchanges the program's disposition of a watched signal; in a process that is not the unit's own,
+// which has no trigger, the kernel's. Thread safe and async-signal-safe. Null pointers as in
+// sigaction(2).
 void exchange_action(int signal, const KernelAction* action, KernelAction* old);
 
 // Whether the kernel still has our entry for the watched signals: a program may go around

@@ -1,14 +1,13 @@
 # syscall(2) the function: as libc's, but the unit is told of changes to mappings and of sandboxes first, and takes those of signal
-# dispositions and masks itself. In assembler because a raw clone() through it returns on another stack.
+# dispositions itself. In assembler because a raw clone() through it returns on another stack.
         .text
         .globl  syscall
         .type   syscall, @function
 syscall:
         .cfi_startproc
         endbr64
-        leaq    -13(%rdi), %rax         # rt_sigaction, rt_sigprocmask
-        cmpq    $1, %rax
-        jbe     4f
+        cmpq    $13, %rdi               # rt_sigaction
+        je      4f
         cmpq    $9, %rdi                # mmap
         je      1f
         cmpq    $10, %rdi               # mprotect
@@ -66,7 +65,7 @@ syscall:
         pushq   %rcx
         pushq   %r8
         .cfi_adjust_cfa_offset 40
-        call    auxtrail_signal_syscall
+        call    auxtrail_rt_sigaction
         movq    %rdx, %r11              # whether it was taken
         popq    %r8
         popq    %rcx

@@ -137,7 +137,7 @@ __attribute__((constructor)) void start() {
   }
   const Declined why = why_not_sample();
   if (why != Declined::kNo) return decline(why);
-  SignalReturn::note_processor();
+  (void)SignalReturn::note_processor();
   resolve_interposed();
   (void)dl_iterate_phdr(&note_module, nullptr);
   if (install_handlers() != 0) return;

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "check.h"
 
@@ -50,6 +51,16 @@ void SystemV(int signal) {
   std::printf(" %d", static_cast<int>(g_count));
   CHECK(sigrelse(signal) == 0);
   std::printf(" %d", static_cast<int>(g_count));
+  CHECK(sighold(signal) == 0);
+  raise(signal);
+  CHECK(sigpause(signal) == -1 && errno == EINTR);
+  std::printf(" %d %d", static_cast<int>(g_count), IsBlocked(signal) ? 1 : 0);
+  raise(signal);
+  sigset_t open_mask;
+  sigemptyset(&open_mask);
+  CHECK(sigsuspend(&open_mask) == -1 && errno == EINTR);
+  std::printf(" %d %d", static_cast<int>(g_count), IsBlocked(signal) ? 1 : 0);
+  CHECK(sigrelse(signal) == 0);
   CHECK(sigignore(signal) == 0);
   raise(signal);
   Work();
@@ -97,6 +108,29 @@ struct KernelAction {
   uint64_t mask;
 };
 
+// In a child that libc does not know of, too.
+void InRawChild(int signal) {
+  std::fflush(stdout);
+  const pid_t child = static_cast<pid_t>(syscall(SYS_fork));
+  if (child == 0) {
+    struct sigaction action {};
+    action.sa_handler = Count;
+    g_count = 0;
+    if (sigaction(signal, &action, nullptr) != 0) _exit(1);
+    raise(signal);
+    if (g_count != 1 || sighold(signal) != 0) _exit(2);
+    raise(signal);
+    if (g_count != 1 || !IsBlocked(signal) || sigrelse(signal) != 0 || g_count != 2) _exit(3);
+    if (::signal(signal, SIG_DFL) != Count || ::signal(signal, SIG_IGN) != SIG_DFL) _exit(4);
+    raise(signal);
+    _exit(42);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  std::printf("%d: in a child %d\n", signal, WEXITSTATUS(status));
+}
+
 void SystemCalls(int signal) {
   KernelAction old{};
   constexpr uint64_t kRestorer = 0x04000000;
@@ -109,13 +143,16 @@ void SystemCalls(int signal) {
   CHECK(syscall(SYS_rt_sigaction, signal, nullptr, &old, 8) == 0);
   std::printf(" %s %llx %d", Name(old.handler), check::Llu(old.flags & (SA_NODEFER | kRestorer)),
               old.restorer == action.restorer ? 1 : 0);
-  const uint64_t bit = uint64_t{1} << (signal - 1);
-  uint64_t mask = 0;
-  CHECK(syscall(SYS_rt_sigprocmask, SIG_BLOCK, &bit, &mask, 8) == 0);
-  Work();
-  std::printf(" %d", (mask & bit) != 0);
-  CHECK(syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &bit, &mask, 8) == 0);
-  std::printf(" %d", (mask & bit) != 0);
+  // What sigaction() set, put back past it.
+  action = {Count, 0, nullptr, 0};
+  struct sigaction by_libc {};
+  by_libc.sa_handler = Count;
+  CHECK(sigaction(signal, &by_libc, nullptr) == 0);
+  CHECK(syscall(SYS_rt_sigaction, signal, nullptr, &action, 8) == 0);
+  CHECK(syscall(SYS_rt_sigaction, signal, &action, nullptr, 8) == 0);
+  g_count = 0;
+  raise(signal);
+  std::printf(" %d", static_cast<int>(g_count));
   action.handler = SIG_DFL;
   CHECK(syscall(SYS_rt_sigaction, signal, &action, nullptr, 8) == 0);
   Work();
@@ -135,6 +172,7 @@ int main() {
     g_count = 0;
     Bsd(signal);
     SystemCalls(signal);
+    InRawChild(signal);
   }
   CHECK(sigset(999, Count) == SIG_ERR && errno == EINVAL);
   CHECK(sigignore(SIGKILL) == -1 && errno == EINVAL);
