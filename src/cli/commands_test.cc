@@ -264,6 +264,7 @@ TEST_F(FileTest, WrongKeysAndFields) {
   EXPECT_EQ(run(run_script, {"-i", path, "--last", "-1"}).status, 2);
   EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "-1"}).status, 2);
   EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "101"}).status, 2);
+  EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "0.5"}).status, 0);
   const Outcome outcome = run(run_script, {"-i", write(perfdata::testing::side_band_file())});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }

@@ -124,7 +124,7 @@ void add_options(CLI::App& app, ReportOptions& options) {
                  "(sym,dso)");
   app.add_option("--percent-limit", options.percent_limit,
                  "Leave out rows below this share (0 to 100) both of Self and of History")
-      ->check(CLI::Range(0, 100));
+      ->check(CLI::Range(0.0, 100.0));
   app.add_flag("--json", options.json, "Print JSON");
   app.add_flag("--stdio", options.stdio, "Plain text: always the case");
   app.footer(

@@ -34,7 +34,6 @@ void Census::note_comm(const abi::CommRecord& comm) {
   if (!comm.exec) return;
   const auto pid = static_cast<pid_t>(comm.pid);
   add_thread(pid, pid, comm.id.time_ns);  // exec leaves one thread, under the process's number
-  awaiting_program_.insert(pid);
   events_.push_back({.pid = pid,
                      .step = Step::kExec,
                      .time_ns = comm.id.time_ns,
@@ -42,9 +41,9 @@ void Census::note_comm(const abi::CommRecord& comm) {
 }
 
 void Census::note_mapping(const abi::MmapRecord& mapping) {
-  const auto pid = static_cast<pid_t>(mapping.pid);
-  if (!mapping.executable() || awaiting_program_.erase(pid) == 0) return;
-  events_.push_back({.pid = pid,
+  if (!mapping.executable() || !mapping.path.starts_with('/')) return;
+  if (mapping.path.starts_with("//")) return;  // "//anon"
+  events_.push_back({.pid = static_cast<pid_t>(mapping.pid),
                      .step = Step::kMapping,
                      .time_ns = mapping.id.time_ns,
                      .text = std::string(mapping.path)});
@@ -67,54 +66,72 @@ void Census::forget_exited(uint64_t time_ns) {
   });
 }
 
-Census::Coverage Census::coverage(bool only_root) const {
-  std::vector<ProcessEvent> events = events_;
-  std::stable_sort(events.begin(), events.end(), [](const ProcessEvent& a, const ProcessEvent& b) {
+uint64_t Census::Coverage::missed_count() const {
+  uint64_t count = 0;
+  for (const auto& [program, times] : missed) count += times;
+  return count;
+}
+
+void Census::settle(uint64_t time_ns) {
+  const auto later = std::stable_partition(
+      events_.begin(), events_.end(),
+      [time_ns](const ProcessEvent& event) { return event.time_ns < time_ns; });
+  std::stable_sort(events_.begin(), later, [](const ProcessEvent& a, const ProcessEvent& b) {
     return a.time_ns < b.time_ns;
   });
-  Coverage result;
-  const auto count = [&](pid_t pid, const Image& image) {
-    if (only_root && pid != root_) return;
-    ++result.images;
-    if (!image.sampled) result.missed.push_back(image.facts);
-  };
-  std::unordered_map<pid_t, Image> images;
-  for (const ProcessEvent& event : events) {
-    const auto image = images.find(event.pid);
-    if (image != images.end() && (event.step == Step::kExec || event.step == Step::kExit)) {
-      if (event.step == Step::kExit || !image->second.is_fork) count(event.pid, image->second);
-    }
-    follow(event, images);
-  }
-  for (const auto& [pid, image] : images) {
-    count(pid, image);
-    if (!only_root || pid == root_) ++result.running;
-  }
+  for (auto event = events_.begin(); event != later; ++event) follow(*event);
+  events_.erase(events_.begin(), later);
+}
+
+Census::Coverage Census::coverage(bool only_root) const {
+  Census all = *this;
+  all.settle(UINT64_MAX);
+  const std::unordered_map<pid_t, Image> living = std::move(all.images_);
+  for (const auto& [pid, image] : living) all.count(pid, image);
+  Coverage result = only_root ? all.ended_root_ : all.ended_;
+  result.running = only_root ? living.count(root_) : living.size();
   return result;
 }
 
-void Census::follow(const ProcessEvent& event, std::unordered_map<pid_t, Image>& images) {
-  const auto image = images.find(event.pid);
+void Census::count(pid_t pid, const Image& image) {
+  const auto add = [&image](Coverage& coverage) {
+    ++coverage.images;
+    if (!image.sampled) ++coverage.missed[image.facts];
+  };
+  add(ended_);
+  if (pid == root_) add(ended_root_);
+}
+
+void Census::follow(const ProcessEvent& event) {
+  const auto image = images_.find(event.pid);
+  const bool exists = image != images_.end();
   switch (event.step) {
     case Step::kFork: {
-      const auto parent = images.find(event.parent);
-      images[event.pid] = {.facts = parent != images.end() ? parent->second.facts : Missed{},
-                           .is_fork = true};
+      Image forked{.is_fork = true};
+      if (const auto parent = images_.find(event.parent); parent != images_.end()) {
+        forked.facts = parent->second.facts;
+        forked.facts.forked = forked.facts.forked || parent->second.sampled;
+      }
+      images_[event.pid] = std::move(forked);
       break;
     }
     case Step::kExec:
-      images[event.pid] = {.facts = {.name = event.text}};
+      if (exists && !image->second.is_fork) count(event.pid, image->second);
+      images_[event.pid] = {.facts = {.name = event.text}};
       break;
     case Step::kMapping:
-      if (image != images.end()) image->second.facts.path = event.text;
+      if (exists && !image->second.is_fork && image->second.facts.path.empty()) {
+        image->second.facts.path = event.text;
+      }
       break;
     case Step::kConnection:
-      if (image == images.end()) break;
+      if (!exists) break;
       image->second.sampled |= event.declined == channel::Declined::kNo;
       image->second.facts.declined = event.declined;
       break;
     case Step::kExit:
-      images.erase(event.pid);
+      if (exists) count(event.pid, image->second);
+      images_.erase(event.pid);
       break;
   }
 }

@@ -14,10 +14,11 @@
 
 #include <sys/types.h>
 
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "abi/side_band.h"
@@ -33,7 +34,7 @@ class Census {
   void note_fork(const abi::TaskRecord& fork);
   void note_exit(const abi::TaskRecord& exit);
   void note_comm(const abi::CommRecord& comm);
-  // Executable memory: the first after an exec is the program's own file.
+  // Executable memory: the first file after an exec is the program's own.
   void note_mapping(const abi::MmapRecord& mapping);
   // A trace unit connected from this process at this time (taken before it may run on), and sampled
   // it or told why it does not.
@@ -47,18 +48,24 @@ class Census {
   // Forgets threads that ended before `time_ns`.
   void forget_exited(uint64_t time_ns);
 
+  // Everything that happened before `time_ns` has been told: takes it in and forgets the details.
+  void settle(uint64_t time_ns);
+
   // A program image that was not sampled. What is not known is empty.
   struct Missed {
     std::string name{};  // as COMM records have it: at most 15 bytes
     std::string path{};  // of the program file, or of the interpreter of a script
     channel::Declined declined = channel::Declined::kNo;  // kNo: its unit never connected
+    bool forked = false;  // from a process that is sampled, by no fork() of libc's
+    auto operator<=>(const Missed&) const = default;
   };
   struct Coverage {
-    uint64_t images = 0;         // program images seen
-    uint64_t running = 0;        // processes that have not ended
-    std::vector<Missed> missed;  // of the images, those not sampled
+    uint64_t images = 0;                // program images seen
+    uint64_t running = 0;               // processes that have not ended
+    std::map<Missed, uint64_t> missed;  // of the images, those not sampled, and how often
+    [[nodiscard]] uint64_t missed_count() const;
   };
-  // `only_root` counts the images of the first process alone (--no-inherit).
+  // Of all that was told. `only_root` counts the images of the first process alone (--no-inherit).
   [[nodiscard]] Coverage coverage(bool only_root) const;
 
  private:
@@ -83,13 +90,16 @@ class Census {
     bool sampled = false;
   };
   void add_thread(pid_t pid, pid_t tid, uint64_t time_ns);
-  // What the event makes of the process's image.
-  static void follow(const ProcessEvent& event, std::unordered_map<pid_t, Image>& images);
+  // What an event makes of its process's image.
+  void follow(const ProcessEvent& event);
+  void count(pid_t pid, const Image& image);
 
   pid_t root_ = 0;
   std::unordered_map<pid_t, Thread> threads_;
-  std::vector<ProcessEvent> events_;
-  std::unordered_set<pid_t> awaiting_program_;  // executed, and have mapped nothing yet
+  std::vector<ProcessEvent> events_;         // not settled yet
+  std::unordered_map<pid_t, Image> images_;  // of the processes that live
+  Coverage ended_;                           // images that are no more, of all processes
+  Coverage ended_root_;                      // of the first one
 };
 
 }  // namespace auxtrail::record

@@ -63,10 +63,10 @@ TEST(Census, CountsImagesThatNeverConnected) {
   census.note_connection(300, 41);
   const auto coverage = census.coverage(false);
   EXPECT_EQ(coverage.images, 3U);
-  EXPECT_EQ(coverage.missed.size(), 1U);
+  EXPECT_EQ(coverage.missed_count(), 1U);
   EXPECT_EQ(coverage.running, 2U);
   EXPECT_EQ(census.coverage(true).images, 1U);
-  EXPECT_EQ(census.coverage(true).missed.size(), 0U);
+  EXPECT_EQ(census.coverage(true).missed_count(), 0U);
   EXPECT_EQ(census.coverage(true).running, 1U);
 }
 
@@ -84,15 +84,40 @@ TEST(Census, TellsWhichImagesWereMissed) {
   census.note_exit(task(200, 200, 100, 50));
   census.note_exit(task(100, 100, 1, 60));
   const auto missed = census.coverage(false).missed;
-  ASSERT_EQ(missed.size(), 3U);
-  EXPECT_EQ(missed[0].name, "sleep");
-  EXPECT_EQ(missed[0].path, "");
-  EXPECT_EQ(missed[0].declined, channel::Declined::kDebugged);
-  for (const size_t i : {1, 2}) {
-    EXPECT_EQ(missed[i].name, "busybox");
-    EXPECT_EQ(missed[i].path, "/bin/busybox");
-    EXPECT_EQ(missed[i].declined, channel::Declined::kNo);
-  }
+  ASSERT_EQ(missed.size(), 2U);
+  EXPECT_EQ(missed.at({"busybox", "/bin/busybox"}), 2U);
+  EXPECT_EQ(missed.at({"sleep", "", channel::Declined::kDebugged}), 1U);
+}
+
+TEST(Census, KnowsAChildThatARawForkMadeOfASampledProcess) {
+  Census census;
+  census.add_root(100);
+  census.note_comm(exec(100, 10, "bash"));
+  census.note_mapping(mapping(100, 11, "/bin/bash"));
+  census.note_connection(100, 12);
+  census.note_fork(task(200, 200, 100, 20));
+  census.note_exit(task(200, 200, 100, 30));
+  const auto missed = census.coverage(false).missed;
+  ASSERT_EQ(missed.size(), 1U);
+  EXPECT_TRUE(missed.begin()->first.forked);
+}
+
+TEST(Census, SettlingChangesNothing) {
+  Census census;
+  census.add_root(100);
+  census.note_comm(exec(100, 10, "a"));
+  census.settle(5);
+  census.note_mapping(mapping(100, 12, "//anon"));
+  census.note_mapping(mapping(100, 14, "/lib/ld.so"));
+  census.note_mapping(mapping(100, 13, "/bin/a"));
+  census.settle(20);
+  census.note_fork(task(200, 200, 100, 20));
+  census.settle(21);
+  census.note_exit(task(200, 200, 100, 30));
+  const auto coverage = census.coverage(false);
+  EXPECT_EQ(coverage.images, 2U);
+  EXPECT_EQ(coverage.running, 1U);
+  EXPECT_EQ(coverage.missed.at({"a", "/bin/a"}), 2U);
 }
 
 // The recorder may read the rings of the side-band after it took in the connection.
@@ -106,7 +131,7 @@ TEST(Census, OrderOfArrivalDoesNotMatter) {
   census.note_comm(exec(200, 21));
   census.note_comm(exec(200, 50));  // it executes a second, static program
   EXPECT_EQ(census.coverage(false).images, 3U);
-  EXPECT_EQ(census.coverage(false).missed.size(), 1U);
+  EXPECT_EQ(census.coverage(false).missed_count(), 1U);
 }
 
 TEST(Census, RingsOfSeveralCpusMixTheOrder) {
@@ -118,7 +143,7 @@ TEST(Census, RingsOfSeveralCpusMixTheOrder) {
   census.note_fork(task(200, 200, 100, 30));
   EXPECT_EQ(census.thread_state(200, 200), Census::ThreadState::kExited);
   EXPECT_EQ(census.coverage(false).images, 2U);  // and the root, which never executed anything
-  EXPECT_EQ(census.coverage(false).missed.size(), 1U);
+  EXPECT_EQ(census.coverage(false).missed_count(), 1U);
   EXPECT_EQ(census.coverage(false).running, 1U);
   census.note_fork(task(300, 200, 300, 70));  // the number again, as another process's thread
   EXPECT_EQ(census.thread_state(300, 200), Census::ThreadState::kAlive);

@@ -11,7 +11,7 @@ namespace auxtrail::record {
 namespace {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
-constexpr uint64_t kExitMemoryNs = 5 * kSecondNs;  // samples of a thread come at most so late
+constexpr uint64_t kLatestNewsNs = 5 * kSecondNs;  // samples and connections come at most so late
 
 perfdata::ClockData clock_data() {
   timespec wall{};
@@ -43,6 +43,15 @@ Collector::Collector(SessionPlan plan, perfdata::Writer writer,
 void Collector::add(Connection connection) {
   if (failure_) return;
   census_.note_connection(connection.pid, connection.time_ns, connection.hello.declined);
+  // The process has executed another program: its older memory has no threads any more.
+  const auto older =
+      std::find_if(processes_.begin(), processes_.end(),
+                   [&](const TracedProcess& process) { return process.pid() == connection.pid; });
+  if (older != processes_.end()) {
+    older->drain(context());
+    retire(*older);
+    processes_.erase(older);
+  }
   if (connection.hello.declined != channel::Declined::kNo) {
     ++summary_.declined[connection.hello.declined];
     return;
@@ -53,15 +62,6 @@ void Collector::add(Connection connection) {
   } else {
     ++summary_.trigger_refusals[connection.hello.trigger_errno];
     summary_.timer_hz = connection.hello.timer_hz;
-  }
-  // The process has executed another program: its older memory has no threads any more.
-  const auto older =
-      std::find_if(processes_.begin(), processes_.end(),
-                   [&](const TracedProcess& process) { return process.pid() == connection.pid; });
-  if (older != processes_.end()) {
-    older->drain(context());
-    retire(*older);
-    processes_.erase(older);
   }
   if (!kernel_side_band_ && connection.process) {
     synthetic_side_band_.add_process(*connection.process, connection.time_ns, take_side_band_);
@@ -74,7 +74,9 @@ void Collector::round() {
   const uint64_t now_ns = monotonic_ns();
   drain_side_band();
   drain_processes();
-  census_.forget_exited(now_ns - std::min(now_ns, kExitMemoryNs));
+  const uint64_t all_told_ns = now_ns - std::min(now_ns, kLatestNewsNs);
+  census_.settle(all_told_ns);
+  census_.forget_exited(all_told_ns);
   // What was written to the rings before the previous round began has been drained by now, whatever
   // ring it was in.
   write_until(previous_round_ns_);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,8 +18,11 @@ constexpr size_t kMostNamed = 4;  // of each reason
 // Where the file shows no obstacle: the unit was not loaded, or could not reach the recorder.
 constexpr char kNeverConnected[] = "never connected (a sandbox or a cleared environment)";
 
+constexpr char kForked[] = "forked past libc's fork()";
+
 std::string reason_of(const Census::Missed& missed) {
   if (missed.declined != channel::Declined::kNo) return std::string(name(missed.declined));
+  if (missed.forked) return kForked;
   if (missed.path.empty()) return kNeverConnected;
   const auto obstacle = find_obstacle(missed.path);
   return obstacle && *obstacle ? (*obstacle)->brief : kNeverConnected;
@@ -49,21 +51,15 @@ std::string names_text(const Counts& counts) {
 
 std::string not_sampled_text(const Census::Coverage& coverage) {
   if (coverage.missed.empty()) return "";
-  // Thousands of processes may have run the same few files: each is looked at once.
-  const auto less = [](const Census::Missed& a, const Census::Missed& b) {
-    return std::tie(a.name, a.path, a.declined) < std::tie(b.name, b.path, b.declined);
-  };
-  std::map<Census::Missed, uint64_t, decltype(less)> programs(less);
-  for (const Census::Missed& missed : coverage.missed) ++programs[missed];
   std::map<std::string, Counts> by_reason;
-  for (const auto& [missed, count] : programs) {
+  for (const auto& [missed, count] : coverage.missed) {
     by_reason[reason_of(missed)][missed.name.empty() ? "unnamed" : missed.name] += count;
   }
   std::vector<std::string> parts;
   for (const auto& [reason, counts] : by_reason) {
     parts.push_back(fmt::format("{}: {}", reason, names_text(counts)));
   }
-  return fmt::format("{} of {} program starts; {}", coverage.missed.size(), coverage.images,
+  return fmt::format("{} of {} program starts; {}", coverage.missed_count(), coverage.images,
                      fmt::join(parts, "; "));
 }
 

@@ -41,7 +41,7 @@ TEST(Summary, EachLossIsToldApart) {
   summary.units.ended_by[static_cast<size_t>(channel::Reason::kBusyUnit)] = 6;
   summary.units.window_ns = 105 * 42000;
   summary.units.blocks_translated = 321;
-  summary.coverage = Census::Coverage{9, 0, {{"a", "", channel::Declined::kMemoryLimit}}};
+  summary.coverage = Census::Coverage{9, 0, {{{"a", "", channel::Declined::kMemoryLimit}, 1}}};
   summary.still_running = 1;
   const auto lines = summary_lines(summary);
   ASSERT_EQ(lines.size(), 4U);
