@@ -13,7 +13,7 @@
 #include <filesystem>
 
 #include "cli/testing/file_facts.h"
-#include "cli/testing/run_program.h"
+#include "cli/testing/record_fixture.h"
 
 namespace auxtrail::cli::testing {
 namespace {
@@ -24,30 +24,19 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class RecordProgram : public ::testing::Test {
+class RecordProgram : public RecordFixture {
  protected:
-  RunOptions options() const {
-    RunOptions result;
-    result.folder = folder_.path();
-    result.environment["AUXTRAIL_UNIT"] = AUXTRAIL_EMPTY_UNIT;
-    result.environment["TMPDIR"] = folder_.path();  // a killed recorder leaves its socket behind
-    return result;
-  }
-  static std::vector<std::string> record(std::vector<std::string> words) {
-    words.insert(words.begin(), {AUXTRAIL_PROGRAM, "record"});
-    return words;
-  }
+  RecordProgram() : RecordFixture(AUXTRAIL_PROGRAM, AUXTRAIL_EMPTY_UNIT) {}
   // Natively and recorded must be the same for whoever looks from outside.
   void expect_same(const std::vector<std::string>& command, RunOptions run_options) {
     const Ended native = run_program(command, run_options);
-    std::vector<std::string> recorded_command = {AUXTRAIL_PROGRAM, "record", "-q", "--"};
+    std::vector<std::string> recorded_command = record({"-q", "--"});
     recorded_command.insert(recorded_command.end(), command.begin(), command.end());
     const Ended recorded = run_program(recorded_command, run_options);
     EXPECT_EQ(recorded.wait_status & 0xff7f, native.wait_status & 0xff7f);  // without "dumped core"
     EXPECT_EQ(recorded.out, native.out);
     EXPECT_EQ(recorded.err, native.err);
   }
-  TemporaryFolder folder_;
 };
 
 TEST_F(RecordProgram, WritesSamplesAndSideBand) {

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "cli/testing/file_facts.h"
-#include "cli/testing/run_program.h"
+#include "cli/testing/record_fixture.h"
 
 namespace auxtrail::cli::testing {
 namespace {
@@ -19,19 +19,10 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class RecordUnit : public ::testing::Test {
+class RecordUnit : public RecordFixture {
  protected:
-  RunOptions options() const {
-    RunOptions result;
-    result.folder = folder_.path();
-    result.environment["AUXTRAIL_UNIT"] = AUXTRAIL_UNIT_LIBRARY;
-    result.environment["TMPDIR"] = folder_.path();  // a killed recorder leaves its socket behind
-    return result;
-  }
-  static std::vector<std::string> record(std::vector<std::string> words) {
-    words.insert(words.begin(), {AUXTRAIL_PROGRAM, "record"});
-    return words;
-  }
+  RecordUnit() : RecordFixture(AUXTRAIL_PROGRAM, AUXTRAIL_UNIT_LIBRARY) {}
+
   // A shell loop of about `steps` branches and no system calls, then a line of output.
   static std::vector<std::string> loop(const std::string& steps) {
     return {"bash", "-c",
@@ -51,7 +42,6 @@ class RecordUnit : public ::testing::Test {
     numbers >> branches >> errors;
     return errors;
   }
-  TemporaryFolder folder_;
 };
 
 TEST_F(RecordUnit, PerfDecodesTheHistory) {

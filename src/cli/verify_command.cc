@@ -30,9 +30,9 @@ constexpr Quantile kQuantiles[] = {{0.0, "least"},
                                    {1.0, "most"}};
 
 std::string describe(const SampleFailure& failure) {
-  const std::string place =
-      fmt::format("sample at file offset {:#x}, tid {}, time {} ns, ip {:#x}",
-                  failure.record_offset, failure.tid, failure.time_ns, failure.ip);
+  const std::string place = fmt::format("sample at file offset {:#x}, tid {}, time {} ns, ip {:#x}",
+                                        failure.record_offset, static_cast<int32_t>(failure.tid),
+                                        failure.time_ns, failure.ip);
   if (failure.error) {
     return fmt::format("{}: {} at AUX offset {:#x}, after ip {:#x}", place,
                        decode::name(failure.error->cause), failure.error->offset,
