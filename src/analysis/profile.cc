@@ -125,10 +125,10 @@ std::vector<std::string> Profile::key_texts(const Owner& owner, const Place& pla
         texts.push_back(owner.comm);
         break;
       case SortKey::kPid:
-        texts.push_back(std::to_string(owner.pid));
+        texts.push_back(std::to_string(static_cast<int32_t>(owner.pid)));
         break;
       case SortKey::kTid:
-        texts.push_back(std::to_string(owner.tid));
+        texts.push_back(std::to_string(static_cast<int32_t>(owner.tid)));
         break;
       case SortKey::kCount:
         break;

@@ -20,6 +20,9 @@ void put(fmt::memory_buffer& out, fmt::format_string<Args...> format, Args&&... 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 constexpr std::string_view kNoFlags = "/-/-/-/0/ ";
 
+// The kernel's samples of a task that is going away have -1.
+int32_t signed_id(uint32_t id) { return static_cast<int32_t>(id); }
+
 }  // namespace
 
 SampleText::SampleText(Recording& recording, ScriptFields fields, size_t max_branches)
@@ -46,11 +49,11 @@ void SampleText::append_thread(const WalkedSample& walked, fmt::memory_buffer& o
     put(out, "{:>16} ", recording_.comm(id.pid, id.tid, walked.time_ns));
   }
   if (fields_.has(Field::kPid) && fields_.has(Field::kTid)) {
-    put(out, "{:>5}/{:<5} ", id.pid, id.tid);
+    put(out, "{:>5}/{:<5} ", signed_id(id.pid), signed_id(id.tid));
   } else if (fields_.has(Field::kPid)) {
-    put(out, "{:>5} ", id.pid);
+    put(out, "{:>5} ", signed_id(id.pid));
   } else if (fields_.has(Field::kTid)) {
-    put(out, "{:>5} ", id.tid);
+    put(out, "{:>5} ", signed_id(id.tid));
   }
   if (fields_.has(Field::kCpu)) put(out, "[{:03}] ", id.cpu);
   if (fields_.has(Field::kTime)) {

@@ -86,8 +86,9 @@ void render_arrays(const Event& event, const abi::Sample& sample, std::vector<st
 std::string render_sample(const Event& event, const abi::Sample& sample) {
   const uint64_t period =
       event.format.has(PERF_SAMPLE_PERIOD) ? sample.period : uint64_t{event.attr.sample_period};
-  return fmt::format("(IP, {}): {}/{}: {} period: {} addr: {}", hex(sample.misc), sample.id.pid,
-                     sample.id.tid, hex(sample.ip), period, hex(sample.address));
+  return fmt::format("(IP, {}): {}/{}: {} period: {} addr: {}", hex(sample.misc),
+                     static_cast<int32_t>(sample.id.pid), static_cast<int32_t>(sample.id.tid),
+                     hex(sample.ip), period, hex(sample.address));
 }
 
 // The fields of a side-band record in perf's words, for the types where perf prints them on the
