@@ -37,7 +37,8 @@ void load_task(perfdata::Reader& reader, const perfdata::DataRecord& record,
   abi::TaskRecord task;
   if (!reader.parse(record, task)) return;
   if (record.record.type == PERF_RECORD_FORK) {
-    spaces.add_fork(static_cast<int32_t>(task.pid), static_cast<int32_t>(task.parent_pid),
+    spaces.add_fork(static_cast<int32_t>(task.pid), static_cast<int32_t>(task.tid),
+                    static_cast<int32_t>(task.parent_pid), static_cast<int32_t>(task.parent_tid),
                     record.time_ns);
   } else {
     spaces.add_exit(static_cast<int32_t>(task.pid), static_cast<int32_t>(task.tid), record.time_ns);

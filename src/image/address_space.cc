@@ -76,16 +76,18 @@ void AddressSpaces::add_mapping(int32_t pid, uint64_t time_ns, uint64_t start, u
   sorted_ = false;
 }
 
-void AddressSpaces::add_fork(int32_t pid, int32_t parent_pid, uint64_t time_ns) {
+void AddressSpaces::add_fork(int32_t pid, int32_t tid, int32_t parent_pid, int32_t parent_tid,
+                             uint64_t time_ns) {
+  namings_[tid].push_back({time_ns, true, parent_tid, ""});
+  sorted_ = false;
   if (pid == parent_pid) return;
   Event event{Event::Kind::kFork, time_ns, {}, parent_pid};
   spaces_[pid].events.push_back(event);
-  sorted_ = false;
 }
 
 void AddressSpaces::add_comm(int32_t pid, int32_t tid, uint64_t time_ns, std::string_view comm,
                              bool exec) {
-  comms_[tid].emplace_back(time_ns, comm);
+  namings_[tid].push_back({time_ns, false, 0, std::string(comm)});
   if (exec) spaces_[pid].events.push_back({Event::Kind::kClear, time_ns, {}});
   sorted_ = false;
 }
@@ -104,9 +106,9 @@ void AddressSpaces::sort_events() {
                      [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
     space.cached.clear();
   }
-  for (auto& [tid, names] : comms_) {
-    std::stable_sort(names.begin(), names.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [tid, namings] : namings_) {
+    std::stable_sort(namings.begin(), namings.end(),
+                     [](const Naming& a, const Naming& b) { return a.time_ns < b.time_ns; });
   }
 }
 
@@ -157,15 +159,20 @@ std::shared_ptr<const Layout> AddressSpaces::replay(const Space& space, size_t f
 
 std::string_view AddressSpaces::comm(int32_t pid, int32_t tid, uint64_t time_ns) {
   sort_events();
-  for (const int32_t owner : {tid, pid}) {
-    const auto found = comms_.find(owner);
-    if (found == comms_.end()) continue;
-    const auto& names = found->second;
-    const auto behind = std::partition_point(
-        names.begin(), names.end(), [time_ns](const auto& n) { return n.first <= time_ns; });
-    if (behind != names.begin()) return std::prev(behind)->second;
-  }
-  return {};
+  const std::string_view own = thread_name(tid, time_ns, 0);
+  return own.empty() ? thread_name(pid, time_ns, 0) : own;
+}
+
+std::string_view AddressSpaces::thread_name(int32_t tid, uint64_t time_ns, unsigned depth) const {
+  const auto found = namings_.find(tid);
+  if (found == namings_.end() || depth > kMaxForkDepth) return {};
+  const std::vector<Naming>& namings = found->second;
+  const auto behind =
+      std::partition_point(namings.begin(), namings.end(),
+                           [time_ns](const Naming& naming) { return naming.time_ns <= time_ns; });
+  if (behind == namings.begin()) return {};
+  const Naming& last = *std::prev(behind);
+  return last.is_fork ? thread_name(last.parent_tid, last.time_ns, depth + 1) : last.name;
 }
 
 }  // namespace auxtrail::image

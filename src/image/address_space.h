@@ -51,8 +51,9 @@ class AddressSpaces {
   // MMAP or MMAP2 of executable memory. An empty size is ignored; an end beyond 2^64 is cut.
   void add_mapping(int32_t pid, uint64_t time_ns, uint64_t start, uint64_t size_bytes,
                    uint64_t file_offset, std::string_view path, const BuildId& build_id = {});
-  // FORK: a new process (pid != parent_pid) or only a thread (equal: no effect on mappings).
-  void add_fork(int32_t pid, int32_t parent_pid, uint64_t time_ns);
+  // FORK: a new process (pid != parent_pid) or only a thread (equal: no effect on mappings). The
+  // thread `tid` has the name of its parent.
+  void add_fork(int32_t pid, int32_t tid, int32_t parent_pid, int32_t parent_tid, uint64_t time_ns);
   // COMM: the name of a thread; with `exec` the mappings of the process end.
   void add_comm(int32_t pid, int32_t tid, uint64_t time_ns, std::string_view comm, bool exec);
   void add_exit(int32_t pid, int32_t tid, uint64_t time_ns);
@@ -61,8 +62,8 @@ class AddressSpaces {
   // Cheap when asked in time order.
   std::shared_ptr<const Layout> layout(int32_t pid, uint64_t time_ns);
 
-  // The thread's name at that time: its own last COMM, else the one it got at fork; empty if
-  // unknown.
+  // The thread's name at that time: its own last COMM, else the one its parent had at the fork,
+  // else the process's; empty if unknown.
   std::string_view comm(int32_t pid, int32_t tid, uint64_t time_ns);
 
   [[nodiscard]] DsoTable& dsos() { return dsos_; }
@@ -70,6 +71,13 @@ class AddressSpaces {
  private:
   struct Event;
   struct Space;
+  struct Naming {
+    uint64_t time_ns = 0;
+    bool is_fork = false;
+    int32_t parent_tid = 0;  // of a fork
+    std::string name;        // else
+  };
+  std::string_view thread_name(int32_t tid, uint64_t time_ns, unsigned depth) const;
   static constexpr unsigned kMaxForkDepth = 1000;  // ends cycles of pids in a damaged file
   void sort_events();
   std::shared_ptr<const Layout> layout_at(int32_t pid, uint64_t time_ns, unsigned depth);
@@ -78,7 +86,7 @@ class AddressSpaces {
 
   DsoTable& dsos_;
   std::unordered_map<int32_t, Space> spaces_;
-  std::unordered_map<int32_t, std::vector<std::pair<uint64_t, std::string>>> comms_;  // by tid
+  std::unordered_map<int32_t, std::vector<Naming>> namings_;  // by tid
   uint64_t next_layout_id_ = 1;
   bool sorted_ = true;
 };

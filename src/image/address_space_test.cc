@@ -61,7 +61,7 @@ TEST_F(AddressSpacesTest, EqualTimesKeepTheFilesOrder) {
 
 TEST_F(AddressSpacesTest, ForkCopiesTheParentsMappingsOfThatMoment) {
   spaces_.add_mapping(kPid, 1, 0x1000, 0x1000, 0, "/before");
-  spaces_.add_fork(kChild, kPid, 5);
+  spaces_.add_fork(kChild, kChild, kPid, kPid, 5);
   spaces_.add_mapping(kPid, 6, 0x1000, 0x1000, 0, "/after");
   EXPECT_EQ(path_at(kChild, 0x1000, 9), "/before");
   EXPECT_EQ(path_at(kPid, 0x1000, 9), "/after");
@@ -71,7 +71,7 @@ TEST_F(AddressSpacesTest, ForkCopiesTheParentsMappingsOfThatMoment) {
 
 TEST_F(AddressSpacesTest, ThreadsShareTheirProcess) {
   spaces_.add_mapping(kPid, 1, 0x1000, 0x1000, 0, "/a");
-  spaces_.add_fork(kPid, kPid, 2);
+  spaces_.add_fork(kPid, kPid, kPid, kPid, 2);
   EXPECT_EQ(path_at(kPid, 0x1000, 3), "/a");
 }
 
@@ -93,15 +93,38 @@ TEST_F(AddressSpacesTest, RenamingIsNoExec) {
 TEST_F(AddressSpacesTest, ReusedPidStartsFromScratch) {
   spaces_.add_mapping(kChild, 1, 0x1000, 0x1000, 0, "/dead");
   spaces_.add_exit(kChild, kChild, 2);
-  spaces_.add_fork(kChild, kPid, 3);
+  spaces_.add_fork(kChild, kChild, kPid, kPid, 3);
   EXPECT_EQ(path_at(kChild, 0x1000, 2), "/dead");
   EXPECT_EQ(path_at(kChild, 0x1000, 3), "");
 }
 
+TEST_F(AddressSpacesTest, ForkedChildrenHaveTheirParentsNameOfThatMoment) {
+  spaces_.add_comm(kPid, kPid, 1, "parent", true);
+  spaces_.add_fork(kChild, kChild, kPid, kPid, 5);
+  spaces_.add_comm(kPid, kPid, 6, "renamed", false);
+  EXPECT_EQ(spaces_.comm(kChild, kChild, 7), "parent");
+  EXPECT_EQ(spaces_.comm(kPid, kPid, 7), "renamed");
+  spaces_.add_comm(kChild, kChild, 8, "child", true);
+  EXPECT_EQ(spaces_.comm(kChild, kChild, 7), "parent");
+  EXPECT_EQ(spaces_.comm(kChild, kChild, 9), "child");
+  spaces_.add_fork(kChild, kChild, kPid, kPid, 20);  // the number again
+  EXPECT_EQ(spaces_.comm(kChild, kChild, 21), "renamed");
+}
+
+TEST_F(AddressSpacesTest, ThreadsHaveTheNameOfTheThreadThatMadeThem) {
+  spaces_.add_comm(kPid, kPid, 1, "main", true);
+  spaces_.add_fork(kPid, 11, kPid, kPid, 2);
+  spaces_.add_comm(kPid, 11, 3, "worker", false);
+  spaces_.add_fork(kPid, 12, kPid, 11, 4);
+  EXPECT_EQ(spaces_.comm(kPid, 12, 5), "worker");
+  EXPECT_EQ(spaces_.comm(kPid, 99, 5), "main") << "a thread that nobody told of";
+}
+
 TEST_F(AddressSpacesTest, CycleOfForksEnds) {
-  spaces_.add_fork(1, 2, 5);
-  spaces_.add_fork(2, 1, 5);
+  spaces_.add_fork(1, 1, 2, 2, 5);
+  spaces_.add_fork(2, 2, 1, 1, 5);
   EXPECT_TRUE(spaces_.layout(1, 9)->mappings.empty());
+  EXPECT_EQ(spaces_.comm(1, 1, 9), "");
 }
 
 TEST_F(AddressSpacesTest, MappingAtTheEndOfTheAddressSpaceIsCut) {
@@ -135,7 +158,7 @@ TEST(AddressSpacesPropertyTest, AgreesWithAPageByPageModel) {
       switch (random() % 10) {
         case 0: {
           const auto parent = static_cast<int32_t>(random() % 3);
-          spaces.add_fork(pid, parent, time_ns);
+          spaces.add_fork(pid, pid, parent, parent, time_ns);
           if (parent != pid) now[pid] = now[parent];
           break;
         }

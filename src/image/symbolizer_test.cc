@@ -210,6 +210,7 @@ TEST(SymbolizerTest, LinesAndInlinedFramesAreThoseOfAddr2line) {
   std::getline(lines, line);
   size_t compared = 0;
   size_t inlined = 0;
+  size_t left_out = 0;
   for (const uint64_t address : addresses) {
     ASSERT_EQ(std::stoull(line, nullptr, 16), address);
     std::vector<std::pair<std::string, int>> expected;  // file name, line
@@ -221,7 +222,12 @@ TEST(SymbolizerTest, LinesAndInlinedFramesAreThoseOfAddr2line) {
                             std::atoi(place.c_str() + colon + 1));
     }
     if (expected.empty() || expected[0].second == 0) continue;
-    const auto& frames = symbolizer.source(locate(symbolizer, dsos, dso, address));
+    auto frames = symbolizer.source(locate(symbolizer, dsos, dso, address));
+    // gcc may describe one inlined call twice, once with an empty range; LLVM then leaves it out.
+    if (frames.size() == expected.size() + 1) {
+      frames.erase(frames.begin());
+      ++left_out;
+    }
     ASSERT_EQ(frames.size(), expected.size()) << fmt::format("{:#x}", address);
     for (size_t i = 0; i < frames.size(); ++i) {
       EXPECT_EQ(fs::path(frames[i].file).filename(), expected[i].first)
@@ -234,6 +240,7 @@ TEST(SymbolizerTest, LinesAndInlinedFramesAreThoseOfAddr2line) {
   }
   EXPECT_GT(compared, 50) << "build with debug info";
   EXPECT_GT(inlined, 20);
+  EXPECT_LE(left_out * 100, compared);
 }
 
 TEST(SymbolizerTest, FindsTheFunctionThatRunsHere) {
