@@ -69,6 +69,7 @@ enum class Reason : uint32_t {
   kSingleStep,        // the program is being single-stepped (trap flag)
   kHandlersReplaced,  // the program replaced our fault handlers behind our back
   kAlternateStack,  // a handler on an alternate stack: a signal under the window would use its top
+  kInterposed,      // a function of the unit's own, in front of libc's
   kCount
 };
 inline constexpr size_t kReasonCount = static_cast<size_t>(Reason::kCount);

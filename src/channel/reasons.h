@@ -8,21 +8,33 @@
 
 namespace auxtrail::channel {
 
-inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {
-    "full",           "syscall",        "cold code",      "time budget",
-    "untranslatable", "foreign code",   "patched code",   "rseq",
-    "fault",          "cache full",     "cache busy",     "invalidated",
-    "busy unit",      "foreign thread", "single-stepped", "handlers replaced",
-    "alternate stack"};
+inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {"full",
+                                                                            "syscall",
+                                                                            "cold code",
+                                                                            "time budget",
+                                                                            "untranslatable",
+                                                                            "foreign code",
+                                                                            "patched code",
+                                                                            "rseq",
+                                                                            "fault",
+                                                                            "cache full",
+                                                                            "cache busy",
+                                                                            "invalidated",
+                                                                            "busy unit",
+                                                                            "foreign thread",
+                                                                            "single-stepped",
+                                                                            "handlers replaced",
+                                                                            "alternate stack",
+                                                                            "interposed call"};
 
 inline constexpr std::array<std::string_view, kDeclinedCount> kDeclinedNames = {
     "sampled",
-    "under a debugger",
+    "under a debugger (AUXTRAIL_WHEN_TRACED=sample samples all the same)",
     "under valgrind",
     "in a sandbox",
     "with a shadow stack",
-    "under a memory limit",
-    "under a file size limit",
+    "under a memory limit (ulimit -v, -d)",
+    "under a file size limit (ulimit -f; a smaller -m needs less)",
     "no memory for the trace unit"};
 
 constexpr std::string_view name(Declined declined) {

@@ -129,6 +129,37 @@ Result<RecordOptions> to_options(const Texts& texts) {
   return options;
 }
 
+// What perf record has and auxtrail has not.
+struct Missing {
+  std::string_view option;
+  const char* why;
+};
+constexpr Missing kMissing[] = {
+    {"-p", "auxtrail does not attach: start the program with it"},
+    {"--pid", "auxtrail does not attach: start the program with it"},
+    {"-t", "auxtrail does not attach: start the program with it"},
+    {"--tid", "auxtrail does not attach: start the program with it"},
+    {"-a", "auxtrail samples the command's processes, not the whole system"},
+    {"--all-cpus", "auxtrail samples the command's processes, not the whole system"},
+    {"-C", "auxtrail samples the command's processes, not the whole system"},
+    {"--cpu", "auxtrail samples the command's processes, not the whole system"},
+    {"-g", "samples carry the branch history instead of call chains"},
+    {"--call-graph", "samples carry the branch history instead of call chains"},
+    {"-b", "every sample carries its branches: auxtrail script -F ip,brstack"},
+    {"-j", "every sample carries its branches: auxtrail script -F ip,brstack"},
+};
+
+std::string explain(const std::vector<std::string>& words, const std::string& error) {
+  for (const std::string& word : words) {
+    for (const Missing& missing : kMissing) {
+      if (word.substr(0, word.find('=')) == missing.option) {
+        return fmt::format("{}: {}", missing.option, missing.why);
+      }
+    }
+  }
+  return error;
+}
+
 // CLI11 does not know of the command behind the options.
 std::string with_command(std::string help) {
   constexpr std::string_view kOptions = "[OPTIONS]";
@@ -171,16 +202,21 @@ Result<RecordArguments> parse_record_arguments(const Arguments& arguments) {
   std::vector<std::string> words(arguments.begin(),
                                  arguments.begin() + static_cast<std::ptrdiff_t>(command));
   if (!words.empty() && words.back() == "--") words.pop_back();
+  if (!words.empty() && words.back() == "--aux-sample" && command < arguments.size() &&
+      record::parse_size(arguments[command], "--aux-sample")) {
+    return fail({"read the command line", "--aux-sample " + arguments[command],
+                 "its value stands behind '='", "--aux-sample=" + arguments[command]});
+  }
   // perf's --aux-sample takes a value with '=' only; without one it means the default.
   std::replace(words.begin(), words.end(), std::string("--aux-sample"),
                fmt::format("--aux-sample={}", record::kDefaultAuxSampleBytes));
-  std::reverse(words.begin(), words.end());  // CLI11 takes them last first
   try {
-    app.parse(words);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
   } catch (const CLI::CallForHelp&) {
     return RecordArguments{{}, with_command(app.help())};
   } catch (const CLI::ParseError& error) {
-    return fail({"read the command line", "", error.what(), "see auxtrail record --help"});
+    return fail(
+        {"read the command line", "", explain(words, error.what()), "see auxtrail record --help"});
   }
   RecordArguments result;
   AUXTRAIL_ASSIGN(result.options, to_options(texts));

@@ -112,5 +112,23 @@ TEST(RecordArguments, Help) {
   }
 }
 
+TEST(RecordArguments, WhatPerfHasAndAuxtrailHasNotIsExplained) {
+  for (const auto& [option, text] : {std::pair{"-p", "does not attach"},
+                                     {"-a", "whole system"},
+                                     {"--call-graph=dwarf", "history"}}) {
+    const auto parsed = parse_record_arguments({option, "true"});
+    ASSERT_FALSE(parsed) << option;
+    EXPECT_THAT(parsed.error().message(), HasSubstr(text));
+  }
+}
+
+TEST(RecordArguments, ASizeThatStandsApartIsNoCommand) {
+  const auto parsed = parse_record_arguments({"--aux-sample", "8192", "--", "true"});
+  ASSERT_FALSE(parsed);
+  EXPECT_THAT(parsed.error().message(), HasSubstr("--aux-sample=8192"));
+  EXPECT_TRUE(parse_record_arguments({"--aux-sample", "--", "true"}));
+  EXPECT_TRUE(parse_record_arguments({"--aux-sample", "true"}));
+}
+
 }  // namespace
 }  // namespace auxtrail::cli

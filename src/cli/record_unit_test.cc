@@ -123,8 +123,9 @@ TEST_F(RecordUnit, TellsWhichProgramsWereNotSampledAndWhy) {
   EXPECT_EQ(ended.exit_status(), 3);
   EXPECT_EQ(ended.out, "x\n");
   EXPECT_THAT(ended.err, HasSubstr("not sampled: 3 of "));
-  EXPECT_THAT(ended.err, HasSubstr("; under a memory limit: cat"));
-  EXPECT_THAT(ended.err, HasSubstr("; under a file size limit: true"));
+  EXPECT_THAT(ended.err, HasSubstr("; under a memory limit (ulimit -v, -d): cat"));
+  EXPECT_THAT(ended.err,
+              HasSubstr("; under a file size limit (ulimit -f; a smaller -m needs less): true"));
   EXPECT_THAT(ended.err, HasSubstr("; never connected (a sandbox or a cleared environment): echo"));
 }
 

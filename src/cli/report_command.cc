@@ -126,7 +126,8 @@ void add_options(CLI::App& app, ReportOptions& options) {
                  "Leave out rows below this share (0 to 100) both of Self and of History")
       ->check(CLI::Range(0.0, 100.0));
   app.add_flag("--json", options.json, "Print JSON");
-  app.add_flag("--stdio", options.stdio, "Plain text: always the case");
+  app.add_flag("--stdio,--no-children", options.stdio,
+               "Plain text and self shares: always the case");
   app.footer(
       "Self: share of the samples, weighted by their periods. Branches: taken in the histories\n"
       "before the samples, counted where they came from. History: share of the instructions\n"

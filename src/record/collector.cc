@@ -5,6 +5,7 @@
 
 #include "abi/sample_layout.h"
 #include "abi/side_band.h"
+#include "abi/side_band_build.h"
 #include "record/clock.h"
 
 namespace auxtrail::record {
@@ -94,6 +95,7 @@ void Collector::finish(const std::vector<std::string>& recorder_command_line) {
     retire(process);
   }
   stop_sampling();
+  tell_lost_samples();
   write_until(UINT64_MAX);
   check(writer_.write_features_and_close(features(recorder_command_line)));
   summary_.file = writer_.name();
@@ -198,6 +200,19 @@ void Collector::write_until(uint64_t cutoff_ns) {
   const size_t count = queue_.take_until(
       cutoff_ns, [this](std::span<const std::byte> record) { check(writer_.append(record)); });
   if (count != 0) check(writer_.finished_round());
+}
+
+// For whoever reads the file without having seen the summary. The counts come from memory that the
+// program can write to; one that damaged its rings may have damaged them too.
+void Collector::tell_lost_samples() {
+  abi::LostRecord lost;
+  lost.lost = overflows_without_sample(summary_.units);
+  if (lost.lost == 0 || summary_.records.bad_rings + summary_.records.bad_records != 0) return;
+  lost.id.time_ns = monotonic_ns();
+  lost.id.id = plan_.config.sampler_id;
+  ByteWriter record;
+  abi::append_lost_samples(record, side_band_format_, lost);
+  queue_.push(lost.id.time_ns, record.bytes());
 }
 
 void Collector::check(Status status) {

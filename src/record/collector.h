@@ -61,6 +61,7 @@ class Collector {
   void take_side_band(std::span<const std::byte> record);
   void note_side_band(const abi::Record& record);
   void retire(TracedProcess& process);
+  void tell_lost_samples();
   void write_until(uint64_t cutoff_ns);
   void check(Status status);
   void stop_sampling();

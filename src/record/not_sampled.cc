@@ -59,6 +59,10 @@ std::string not_sampled_text(const Census::Coverage& coverage) {
   for (const auto& [reason, counts] : by_reason) {
     parts.push_back(fmt::format("{}: {}", reason, names_text(counts)));
   }
+  if (coverage.missed_count() == coverage.images) {
+    return fmt::format("none of {} program starts was; {}", coverage.images,
+                       fmt::join(parts, "; "));
+  }
   return fmt::format("{} of {} program starts; {}", coverage.missed_count(), coverage.images,
                      fmt::join(parts, "; "));
 }

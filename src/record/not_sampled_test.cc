@@ -16,7 +16,8 @@ TEST(NotSampled, NamesProgramsAndReasons) {
   const Census::Missed gone{"gone", "/no/such/file", Declined::kNo};
   EXPECT_EQ(not_sampled_text({9, 0, {{debugged, 1}, {fixed, 2}, {silent, 1}, {gone, 1}}}),
             "5 of 9 program starts; never connected (a sandbox or a cleared environment): env, "
-            "gone; static: 2 busybox; under a debugger: ls");
+            "gone; static: 2 busybox; under a debugger (AUXTRAIL_WHEN_TRACED=sample samples all "
+            "the same): ls");
 }
 
 // A child that the raw system call made of a sampled process.

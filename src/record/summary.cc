@@ -63,7 +63,9 @@ std::string losses_line(const Summary& summary) {
       {std::max(units.lost_samples, records.lost_records),
        "samples found no room in the data ring (-m gives it more)"},
       {ended_by(units, channel::Reason::kBusyUnit),
-       "overflows came while the trace unit was at work on the one before"},
+       "overflows came while the trace unit was at work on the one before (fewer with a lower -F, "
+       "a "
+       "larger -c or a smaller --aux-sample)"},
       {ended_by(units, channel::Reason::kForeignThread),
        "overflows of threads without thread-local storage"},
       {ended_by(units, channel::Reason::kSingleStep), "overflows of single-stepped code"},
@@ -130,6 +132,12 @@ std::string processes_line(const Summary& summary) {
 }
 
 }  // namespace
+
+uint64_t overflows_without_sample(const UnitTotals& units) {
+  uint64_t count = units.no_slot_overflows;
+  for (const channel::Reason reason : kNoSample) add_saturating(count, ended_by(units, reason));
+  return count;
+}
 
 std::vector<std::string> summary_lines(const Summary& summary) {
   std::vector<std::string> lines;

@@ -35,4 +35,8 @@ struct Summary {
 // each about losses, windows that ended early, and processes that were not sampled.
 std::vector<std::string> summary_lines(const Summary& summary);
 
+// Overflows that gave no sample, but for those whose sample found no room in a ring (the rings tell
+// of these themselves).
+uint64_t overflows_without_sample(const UnitTotals& units);
+
 }  // namespace auxtrail::record

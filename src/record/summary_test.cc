@@ -53,7 +53,9 @@ TEST(Summary, EachLossIsToldApart) {
   EXPECT_THAT(lines[2],
               HasSubstr("105 in all, 90 full, ended early: 8 syscall, 7 cold code; 42 us each; "
                         "321 superblocks translated"));
-  EXPECT_THAT(lines[3], HasSubstr("not sampled: 1 of 9 program starts; under a memory limit: a"));
+  EXPECT_THAT(
+      lines[3],
+      HasSubstr("not sampled: 1 of 9 program starts; under a memory limit (ulimit -v, -d): a"));
   EXPECT_THAT(lines[3], HasSubstr("1 still running"));
 }
 

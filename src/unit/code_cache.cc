@@ -151,7 +151,9 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
   Segment* segment = map_.find(pc);
   if (segment == nullptr && !map_.is_patched(pc) && look_for_new_code()) segment = map_.find(pc);
   if (segment == nullptr) {
-    *why = map_.is_patched(pc) ? channel::Reason::kPatchedCode : channel::Reason::kForeignCode;
+    *why = map_.is_own(pc)       ? channel::Reason::kInterposed
+           : map_.is_patched(pc) ? channel::Reason::kPatchedCode
+                                 : channel::Reason::kForeignCode;
     return nullptr;
   }
   if (!may_translate) {

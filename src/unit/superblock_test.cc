@@ -178,7 +178,7 @@ TEST_F(Superblock, AJumpBackToItsStartLeavesIt) {
 
 TEST_F(Superblock, TheUnitsOwnCodeIsNotTranslated) {
   EXPECT_EQ(translate(reinterpret_cast<void (*)()>(&unit_exit)), nullptr);
-  EXPECT_EQ(why_, Reason::kForeignCode);
+  EXPECT_EQ(why_, Reason::kInterposed);
 }
 
 TEST_F(Superblock, NothingNewWithoutLeave) {
