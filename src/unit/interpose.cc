@@ -147,10 +147,10 @@ KernelAction to_kernel(const struct sigaction& action) {
 }
 void from_kernel(const KernelAction& action, struct sigaction* result) {
   result->sa_handler = reinterpret_cast<sighandler_t>(action.handler);
-  result->sa_flags = static_cast<int>(action.flags & ~kRestorerFlag);
+  result->sa_flags = static_cast<int>(action.flags);
   (void)sigemptyset(&result->sa_mask);
   *reinterpret_cast<uint64_t*>(&result->sa_mask) = action.mask;
-  result->sa_restorer = nullptr;
+  result->sa_restorer = reinterpret_cast<void (*)()>(action.restorer);
 }
 
 sighandler_t set_simple_handler(int signal, sighandler_t handler, uint64_t flags, uint64_t mask) {

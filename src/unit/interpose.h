@@ -8,6 +8,10 @@ void resolve_interposed();
 void resolve_interposed_waits();
 void resolve_interposed_old_signals();
 
+// The kernel's mask of the calling thread gets the program's SIGTRAP, and the kernel one that was
+// kept.
+void hand_over_trap();
+
 // Whether the program asked signal() to install handlers of this watched signal that interrupt
 // system calls (siginterrupt(3)).
 bool is_interrupting(int signal);

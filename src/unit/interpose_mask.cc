@@ -95,6 +95,12 @@ Real<int(const sigset_t*)> real_sigsuspend("sigsuspend");
 
 }  // namespace
 
+void hand_over_trap() {
+  if (tls_block.trap_blocked != 0) change_kernel_trap(SIG_BLOCK);
+  if (tls_block.trap_pending != 0) queue_pending_trap();
+  tls_block.trap_blocked = 0;
+}
+
 void resolve_interposed_waits() {
   (void)real_sigwait.get();
   (void)real_sigwaitinfo.get();
@@ -143,7 +149,13 @@ AUXTRAIL_EXPORT int sigsuspend(const sigset_t* set) {
     queue_pending_trap();
   }
   tls_block.trap_blocked = is_blocked;
+  const uint64_t outer_mask = tls_block.suspend_mask;
+  const uint64_t outer_rsp = tls_block.suspend_rsp;
+  tls_block.suspend_mask = bits_of(*set);
+  tls_block.suspend_rsp = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   const int result = real_sigsuspend(set);
+  tls_block.suspend_mask = outer_mask;
+  tls_block.suspend_rsp = outer_rsp;
   tls_block.trap_blocked = was_blocked;
   if (releases) change_kernel_trap(SIG_UNBLOCK);
   return result;

@@ -17,6 +17,8 @@
 #include "unit/trigger.h"
 #include "unit/window.h"
 
+extern "C" __attribute__((weak)) char __libc_single_threaded;  // since glibc 2.32
+
 namespace auxtrail::unit {
 
 Session session;
@@ -239,6 +241,7 @@ void session_decline(const char* socket_path, Declined why) {
 }
 
 void session_stop() {
+  if (!handlers_installed()) return;
   if (session.memory == nullptr || session.stopped || !is_own_process()) return;
   session.stopped = true;
   constexpr int kMilliseconds = 100;
@@ -248,6 +251,9 @@ void session_stop() {
   for (int i = 0; i < kMilliseconds && requested.load() == channel::kStopRequested; ++i) {
     (void)sys::call(SYS_nanosleep, sys::arg(&pause), 0);
   }
+  // A timer goes on, and another thread may be in a window yet.
+  const bool alone = &__libc_single_threaded != nullptr && __libc_single_threaded != 0;
+  if (alone && !trigger_is_timer() && requested.load() == channel::kStopDone) remove_handlers();
 }
 
 void session_forget() {

@@ -1,10 +1,12 @@
 // See signals.h. Everything here may run in a signal handler.
 #include "unit/signals.h"
 
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include "unit/code_cache.h"
 #include "unit/context.h"
+#include "unit/interpose.h"
 #include "unit/overflow.h"
 #include "unit/signal_set.h"
 #include "unit/small_stacks.h"
@@ -25,6 +27,22 @@ KernelAction program_action[kWatchedCount];
 uint32_t action_lock;
 bool installed;
 int owner_pid;
+// 1; the kernel clears it in a child with memory of its own. Null where it can't be told to.
+volatile uint64_t* fork_mark;
+
+volatile uint64_t* map_fork_mark() {
+  constexpr size_t kBytes = channel::kPageBytes;
+  void* const page =
+      sys::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+  if (page == nullptr) return nullptr;
+  if (sys::is_error(sys::call(SYS_madvise, sys::arg(page), kBytes, MADV_WIPEONFORK))) {
+    sys::munmap(page, kBytes);
+    return nullptr;
+  }
+  auto* const mark = static_cast<volatile uint64_t*>(page);
+  *mark = 1;
+  return mark;
+}
 
 size_t index_of(int signal) {
   for (size_t i = 0; i < kWatchedCount; ++i) {
@@ -38,6 +56,17 @@ bool is_default(const KernelAction& action) {
 }
 bool is_ignored(const KernelAction& action) {
   return action.handler == reinterpret_cast<void*>(SIG_IGN);
+}
+
+// What rt_sigaction reports of it afterwards.
+KernelAction as_kernel_keeps(KernelAction action) {
+  constexpr uint64_t kExposeTagBits = 0x800;
+  constexpr uint64_t kKnownFlags = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | kExposeTagBits |
+                                   kRestorerFlag | SA_ONSTACK | SA_RESTART | SA_NODEFER |
+                                   uint64_t{static_cast<unsigned>(SA_RESETHAND)};
+  action.flags &= kKnownFlags;
+  action.mask &= ~(signal_bit(SIGKILL) | signal_bit(SIGSTOP));
+  return action;
 }
 
 long kernel_sigaction(int signal, const KernelAction* action, KernelAction* old) {
@@ -222,6 +251,15 @@ void default_action(int signal, siginfo_t& info, ucontext_t& context) {
   signal_mask(context) &= ~signal_bit(signal);
 }
 
+// What the interrupted code had blocked. In sigsuspend() that is its temporary mask, while the
+// frame has the one that comes after it.
+uint64_t interrupted_mask(ucontext_t& context) {
+  constexpr uint64_t kFramesOfSigsuspend = 512;  // less than any signal's frame
+  const uint64_t depth = tls_block.suspend_rsp - program_register(context, REG_RSP);
+  const bool suspended = tls_block.suspend_rsp != 0 && depth < kFramesOfSigsuspend;
+  return suspended ? tls_block.suspend_mask : signal_mask(context);
+}
+
 // The program's own signal: returns its handler, or null if there is nothing to call.
 void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
   const KernelAction action = program_action[index_of(signal)];
@@ -234,7 +272,7 @@ void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
     const KernelAction reset;
     exchange_action(signal, &reset, nullptr);
   }
-  uint64_t mask = signal_mask(context) | action.mask;
+  uint64_t mask = interrupted_mask(context) | action.mask;
   if ((action.flags & SA_NODEFER) == 0) mask |= signal_bit(signal);
   if (keeps_trigger_off(action.flags)) mask |= signal_bit(SIGTRAP);
   (void)set_mask(mask);
@@ -273,13 +311,37 @@ extern "C" __attribute__((visibility("hidden"))) void* auxtrail_route_signal(int
 
 bool is_watched_signal(int signal) { return index_of(signal) != kWatchedCount; }
 
-bool handlers_installed() { return installed; }
+bool handlers_installed() {
+  if (!installed) return false;
+  if (fork_mark == nullptr || *fork_mark != 0) return true;
+  remove_handlers();
+  return false;
+}
+
+void remove_handlers() {
+  installed = false;
+  for (size_t i = 0; i < kWatchedCount; ++i) {
+    KernelAction now;
+    (void)kernel_sigaction(kWatched[i], nullptr, &now);
+    if (now.handler != reinterpret_cast<void*>(&auxtrail_signal_entry)) continue;
+    KernelAction action = program_action[i];
+    action.flags |= kRestorerFlag;
+    if (action.restorer == nullptr) {
+      action.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
+    }
+    (void)kernel_sigaction(kWatched[i], &action, nullptr);
+  }
+  hand_over_trap();
+}
 
 bool is_own_process() { return sys::getpid() == owner_pid; }
 
-void signals_after_fork() {
+bool signals_after_fork() {
+  if (!installed) return false;
   owner_pid = sys::getpid();
+  if (fork_mark != nullptr) *fork_mark = 1;
   __atomic_store_n(&action_lock, 0u, __ATOMIC_RELEASE);
+  return true;
 }
 
 void replay_held_signals(Thread& thread, uint64_t program_mask) {
@@ -312,6 +374,7 @@ int install_handlers() {
     if (sys::is_error(result)) return static_cast<int>(-result);
   }
   owner_pid = sys::getpid();
+  fork_mark = map_fork_mark();
   installed = true;
   return 0;
 }
@@ -328,8 +391,9 @@ void exchange_action(int signal, const KernelAction* action, KernelAction* old) 
   }
   if (old != nullptr) *old = mine;
   if (action == nullptr) return;
-  mine = *action;
-  const KernelAction told = effective(signal, *action);
+  mine = as_kernel_keeps(*action);
+  if (signal == SIGTRAP && is_ignored(mine)) tls_block.trap_pending = 0;
+  const KernelAction told = effective(signal, mine);
   (void)kernel_sigaction(signal, &told, nullptr);
 }
 

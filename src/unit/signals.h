@@ -31,13 +31,20 @@ bool is_watched_signal(int signal);
 // Learns the dispositions the process started with and installs the unit's entry. Returns 0 or an
 // errno.
 int install_handlers();
+// Whether the unit's handlers are in place and what is interposed is to be watched. In a child that
+// was made past libc's fork(), which has no trigger, the first question removes them.
 bool handlers_installed();
+// Gives the program its signals back: the kernel gets its dispositions and the calling thread's
+// SIGTRAP, and from here on everything interposed is libc's own. For a process with one thread, no
+// open window and no trigger that could still come.
+void remove_handlers();
 // Whether the calling process is the one the unit works for. A vfork child shares all of the unit's
 // memory but has a signal table, limits and system call filters of its own: what it changes must
 // not be noted down.
 bool is_own_process();
 // In a forked child, single threaded: the process is the child now, and no lock is held by anybody.
-void signals_after_fork();
+// Returns whether handlers are installed.
+bool signals_after_fork();
 
 struct Thread;
 // Sends the signals again that arrived while the thread was in the unit. For when it is about to

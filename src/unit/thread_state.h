@@ -41,6 +41,8 @@ struct TlsBlock {
   uint32_t in_trigger;    // on_overflow() is at work
   uint32_t in_route;      // how many auxtrail_route_signal() are at work, one above the other
   uint64_t trap_info[6];  // the beginning of its siginfo
+  uint64_t suspend_mask;  // of the sigsuspend() that the thread is in
+  uint64_t suspend_rsp;   // of its caller; 0: it is in none
 };
 
 extern __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));

@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kTimerMaxHz = 250;
 
 uint64_t timer_period_ns = 0;  // 0: the trigger is no timer
+int first_timer = -1;          // of the thread that opened the trigger
 
 // A descriptor or -errno.
 long open_event(const perf_event_attr& attr) {
@@ -28,6 +29,26 @@ long open_event(const perf_event_attr& attr) {
   perf_event_attr mine = attr;
   mine.sig_data = kTriggerCookie;
   return sys::call(SYS_perf_event_open, sys::arg(&mine), 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+// The calling thread's. Its number, or -1 if it can't be had.
+int start_timer() {
+  sigevent notify{};
+  notify.sigev_notify = SIGEV_THREAD_ID;
+  notify.sigev_signo = SIGTRAP;
+  notify.sigev_value.sival_ptr = reinterpret_cast<void*>(kTriggerCookie);
+  notify._sigev_un._tid = sys::gettid();
+  int timer = 0;
+  if (sys::is_error(sys::call(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, sys::arg(&notify),
+                              sys::arg(&timer)))) {
+    return -1;
+  }
+  itimerspec spec{};
+  spec.it_interval.tv_sec = static_cast<time_t>(timer_period_ns / 1000000000);
+  spec.it_interval.tv_nsec = static_cast<long>(timer_period_ns % 1000000000);
+  spec.it_value = spec.it_interval;
+  (void)sys::call(SYS_timer_settime, timer, 0, sys::arg(&spec), 0);
+  return timer;
 }
 
 }  // namespace
@@ -51,30 +72,19 @@ OpenTrigger trigger_open(const perf_event_attr& attr) {
   timer_period_ns = wanted < kShortest ? kShortest : wanted;
   result.kind = channel::Trigger::kThreadTimer;
   result.timer_hz = static_cast<uint32_t>(1000000000 / timer_period_ns);
-  trigger_start_thread();
+  first_timer = start_timer();
   return result;
 }
 
 void trigger_start_thread() {
-  if (timer_period_ns == 0) return;
-  sigevent notify{};
-  notify.sigev_notify = SIGEV_THREAD_ID;
-  notify.sigev_signo = SIGTRAP;
-  notify.sigev_value.sival_ptr = reinterpret_cast<void*>(kTriggerCookie);
-  notify._sigev_un._tid = sys::gettid();
-  int timer = 0;
-  if (sys::is_error(sys::call(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, sys::arg(&notify),
-                              sys::arg(&timer)))) {
-    return;
-  }
-  itimerspec spec{};
-  spec.it_interval.tv_sec = static_cast<time_t>(timer_period_ns / 1000000000);
-  spec.it_interval.tv_nsec = static_cast<long>(timer_period_ns % 1000000000);
-  spec.it_value = spec.it_interval;
-  (void)sys::call(SYS_timer_settime, timer, 0, sys::arg(&spec), 0);
+  if (timer_period_ns != 0) (void)start_timer();
 }
 
-void trigger_close() { timer_period_ns = 0; }
+void trigger_close() {
+  if (first_timer >= 0) (void)sys::call(SYS_timer_delete, first_timer);
+  first_timer = -1;
+  timer_period_ns = 0;
+}
 
 bool trigger_is_timer() { return timer_period_ns != 0; }
 

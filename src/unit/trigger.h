@@ -24,7 +24,8 @@ uint64_t period_of(const perf_event_attr& attr);
 // timers, trigger_start_thread() must run in each new thread.
 OpenTrigger trigger_open(const perf_event_attr& attr);
 void trigger_start_thread();
-// Starts no more timers: the process is not sampled (any more, or not yet in a forked child).
+// Ends the timer of the thread that opened it and starts no more: the process is not sampled (any
+// more, or not yet in a forked child).
 void trigger_close();
 // Whether new threads need trigger_start_thread().
 bool trigger_is_timer();

@@ -105,19 +105,18 @@ bool remember_socket_path() {
 }
 
 void after_fork_in_child() {
-  if (!handlers_installed()) return;
+  if (!signals_after_fork()) return;
   const uint32_t trap_blocked = tls_block.trap_blocked;  // the child inherits the mask
   const bool follow = session.config.inherit_children != 0 && session.config.magic != 0;
   tls_block = {};
   tls_block.trap_blocked = trap_blocked;
-  signals_after_fork();
   code_cache.after_fork();
   trigger_close();  // timers are not inherited
   session_forget();
-  if (!follow || session.stopped) return;
-  const Declined why = why_not_sample();
-  if (why != Declined::kNo) return decline(why);
-  (void)session_start(socket_path);
+  if (session.stopped) return;  // in a sandbox, with no call of ours
+  const Declined why = follow ? why_not_sample() : Declined::kNo;
+  if (why != Declined::kNo) decline(why);
+  if (!follow || why != Declined::kNo || !session_start(socket_path)) remove_handlers();
 }
 
 int note_module(dl_phdr_info* module, size_t, void*) {
@@ -142,7 +141,7 @@ __attribute__((constructor)) void start() {
   (void)dl_iterate_phdr(&note_module, nullptr);
   if (install_handlers() != 0) return;
   (void)pthread_atfork(nullptr, nullptr, &after_fork_in_child);
-  (void)session_start(socket_path);
+  if (!session_start(socket_path)) remove_handlers();
 }
 
 }  // namespace

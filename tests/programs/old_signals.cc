@@ -35,6 +35,32 @@ bool IsBlocked(int signal) {
 
 void Work() { check::Keep(check::Burn(7, 3000000)); }
 
+volatile sig_atomic_t g_usr2_blocked = 0;
+void LookAtMask(int) { g_usr2_blocked = IsBlocked(SIGUSR2) ? 1 : 2; }
+
+// The handler runs with the mask that sigsuspend() set, not with the one before.
+void Suspended(int signal) {
+  sigset_t two;
+  sigset_t old;
+  sigset_t open_mask;
+  sigemptyset(&two);
+  sigaddset(&two, SIGUSR2);
+  sigaddset(&two, signal);
+  sigemptyset(&open_mask);
+  CHECK(::signal(signal, LookAtMask) == SIG_DFL);
+  CHECK(sigprocmask(SIG_BLOCK, &two, &old) == 0);
+  raise(signal);
+  CHECK(sigsuspend(&open_mask) == -1 && errno == EINTR);
+  std::printf("%d: %d", signal, static_cast<int>(g_usr2_blocked));
+  CHECK(sigprocmask(SIG_UNBLOCK, &open_mask, nullptr) == 0 && IsBlocked(SIGUSR2));
+  sigdelset(&two, SIGUSR2);
+  CHECK(sigprocmask(SIG_UNBLOCK, &two, nullptr) == 0);
+  raise(signal);
+  std::printf(" %d\n", static_cast<int>(g_usr2_blocked));
+  CHECK(sigprocmask(SIG_SETMASK, &old, nullptr) == 0);
+  CHECK(::signal(signal, SIG_DFL) == LookAtMask);
+}
+
 void SystemV(int signal) {
   std::printf("%d: %s", signal, Name(sigset(signal, Count)));
   Work();
@@ -167,6 +193,7 @@ void SystemCalls(int signal) {
 
 int main() {
   for (const int signal : kSignals) {
+    Suspended(signal);
     g_count = 0;
     SystemV(signal);
     g_count = 0;

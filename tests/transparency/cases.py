@@ -41,6 +41,7 @@ PROGRAMS = [
     _program("held_signals", record_options=("-F", "10000")),
     _program("old_signals"),
     _program("sandbox", samples=False),
+    _program("sandbox_strict", status=9),
     # Its threads end before they overflow, most of them.
     _program("threads_thousands", samples=False),
     # It leaves the unit no memory, so there is nothing to sample with.
