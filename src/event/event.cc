@@ -36,6 +36,13 @@ int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new
   parent = nullptr;
   ring = nullptr;
   aux = nullptr;
+  task = 0;
+  cpu = -1;
+  clock = attr.use_clockid != 0 ? attr.clockid : -1;
+  group_leader = nullptr;
+  siblings = nullptr;
+  next_sibling = nullptr;
+  sibling_count = 0;
   aux_event = nullptr;
   aux_samplers = nullptr;
   aux_sampler_next = nullptr;

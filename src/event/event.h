@@ -56,6 +56,16 @@ struct Event {
   DataRing* ring = nullptr;  // where the event's records go
   AuxArea* aux = nullptr;    // a leader's AUX area
 
+  // What it counts. Fixed by whoever opens it, after init().
+  uint32_t task = 0;   // 0: whatever runs on `cpu`
+  int32_t cpu = -1;    // -1: wherever the task runs
+  int32_t clock = -1;  // attr.clockid if attr.use_clockid, else -1
+
+  Event* group_leader = nullptr;  // of a sibling (group.h)
+  Event* siblings = nullptr;      // of a leader, linked by next_sibling in the order they joined
+  Event* next_sibling = nullptr;
+  uint32_t sibling_count = 0;
+
   Event* aux_event = nullptr;     // a sampler's leader; holds one reference on it
   Event* aux_samplers = nullptr;  // a leader's samplers, linked by aux_sampler_next
   Event* aux_sampler_next = nullptr;

@@ -32,6 +32,9 @@ struct Pmu {
   const char* name = nullptr;
   uint32_t type = 0;
   uint32_t capabilities = 0;
+  // Its events can always be counted, so that they go into groups of any other PMU (the seed's
+  // task_ctx_nr == perf_sw_context; Intel PT's are among them).
+  bool software_context = false;
 
   // Is the event for this PMU and sound? 0, ENOENT (not ours) or another errno.
   int (*event_init)(Event& event) = nullptr;

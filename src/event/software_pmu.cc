@@ -2,6 +2,6 @@
 
 namespace auxtrail::event {
 
-constinit const Pmu kSoftwareTrigger{.name = "software"};
+constinit const Pmu kSoftwareTrigger{.name = "software", .software_context = true};
 
 }  // namespace auxtrail::event

@@ -123,6 +123,7 @@ constinit const event::Pmu kIntelPt{
     .name = "intel_pt",
     .type = 8,
     .capabilities = event::kPmuCapExclusive | event::kPmuCapITrace,
+    .software_context = true,
     .event_init = pt_event_init,
     .add = pt_event_add,
     .del = pt_event_del,
