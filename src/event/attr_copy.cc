@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "event/aux_action.h"
+
 namespace auxtrail::event {
 namespace {
 
@@ -12,7 +14,6 @@ constexpr uint64_t kAllBranchTypes = PERF_SAMPLE_BRANCH_MAX - 1;
 constexpr uint64_t kBranchPrivileges =
     PERF_SAMPLE_BRANCH_USER | PERF_SAMPLE_BRANCH_KERNEL | PERF_SAMPLE_BRANCH_HV;
 constexpr uint64_t kPrivilegedBranches = PERF_SAMPLE_BRANCH_KERNEL | PERF_SAMPLE_BRANCH_HV;
-constexpr uint32_t kAllAuxActions = 7;
 constexpr uint32_t kMaxUserStackBytes = 65535;
 
 // Of a 64-bit x86 program: ax to r15 but for the segments that 64-bit code does not have, and the
@@ -39,7 +40,7 @@ bool all_zero(const std::byte* bytes, size_t count) {
 
 bool has_reserved_bits(const Attr& attr) {
   return attr.v7.__reserved_1 != 0 || attr.v7.__reserved_2 != 0 ||
-         (attr.v7.__reserved_3 & ~kAllAuxActions) != 0;
+         (aux_action(attr.v7) & ~kAllAuxActions) != 0;
 }
 
 // Branches whose privilege is not said have the event's.

@@ -18,16 +18,10 @@
 
 namespace auxtrail::event {
 
-// The structure of VER8, of which Debian 12's header lacks the last field, and whose 32 bits behind
-// aux_sample_size it does not name yet.
+// The structure of VER8, of which Debian 12's header lacks the last field.
 struct Attr {
   perf_event_attr v7{};
   uint64_t config3 = 0;
-
-  // F1: the low three bits of aux_action.
-  [[nodiscard]] bool aux_start_paused() const { return (v7.__reserved_3 & 1) != 0; }
-  [[nodiscard]] bool aux_pause() const { return (v7.__reserved_3 & 2) != 0; }
-  [[nodiscard]] bool aux_resume() const { return (v7.__reserved_3 & 4) != 0; }
 };
 inline constexpr uint32_t kAttrBytesVer8 = 136;
 static_assert(sizeof(Attr) == kAttrBytesVer8);

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "event/aux_action.h"
+
 namespace auxtrail::event {
 namespace {
 
@@ -83,8 +85,8 @@ TEST(AttrCopy, A2_TheNewestFieldIsTaken) {
 TEST(AttrCopy, A3_ReservedBits) {
   EXPECT_EQ(error_of([](perf_event_attr& attr) { attr.__reserved_1 = 1; }), EINVAL);
   EXPECT_EQ(error_of([](perf_event_attr& attr) { attr.__reserved_2 = 1; }), EINVAL);
-  EXPECT_EQ(error_of([](perf_event_attr& attr) { attr.__reserved_3 = 8; }), EINVAL);
-  EXPECT_EQ(error_of([](perf_event_attr& attr) { attr.__reserved_3 = 7; }), 0) << "aux_action";
+  EXPECT_EQ(error_of([](perf_event_attr& attr) { set_aux_action(attr, 8); }), EINVAL);
+  EXPECT_EQ(error_of([](perf_event_attr& attr) { set_aux_action(attr, kAllAuxActions); }), 0);
 }
 
 TEST(AttrCopy, A3_UnknownTypesAndFormats) {

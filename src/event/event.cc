@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "event/aux_action.h"
+
 namespace auxtrail::event {
 namespace {
 
@@ -19,6 +21,10 @@ void unlink_sampler(Event& leader, const Event& sampler) {
   Event** link = &leader.aux_samplers;
   while (*link != nullptr && *link != &sampler) link = &(*link)->aux_sampler_next;
   if (*link != nullptr) *link = sampler.aux_sampler_next;
+}
+
+bool acts_on_leader(const Event& event) {
+  return (aux_action(event.attr) & (kAuxPause | kAuxResume)) != 0;
 }
 
 }  // namespace
@@ -80,8 +86,19 @@ void Event::schedule_out() {
 
 int to_errno(AuxLink result) { return result == AuxLink::kOk ? 0 : EINVAL; }
 
+int check_aux_attr(const perf_event_attr& attr, const Pmu& pmu) {
+  const uint32_t action = aux_action(attr);
+  const bool acts = (action & (kAuxPause | kAuxResume)) != 0;
+  if (attr.aux_output != 0 && ((pmu.capabilities & kPmuCapAuxOutput) == 0 || acts)) {
+    return EOPNOTSUPP;
+  }
+  if ((action & kAuxPause) != 0 && (action & kAuxResume) != 0) return EINVAL;
+  const bool starts_paused = (action & kAuxStartPaused) != 0;
+  return starts_paused && (pmu.capabilities & kPmuCapAuxPause) == 0 ? EOPNOTSUPP : 0;
+}
+
 bool need_aux_event(const Event& event) {
-  return event.attr.aux_output != 0 || event.attr.aux_sample_size != 0;
+  return event.attr.aux_output != 0 || event.attr.aux_sample_size != 0 || acts_on_leader(event);
 }
 
 AuxLink get_aux_event(Event& event, Event* leader) {
@@ -89,12 +106,16 @@ AuxLink get_aux_event(Event& event, Event* leader) {
   if (leader == nullptr || leader == &event) return AuxLink::kNoLeader;
   const bool output = event.attr.aux_output != 0;
   const bool sample = event.attr.aux_sample_size != 0;
-  if (output && sample) return AuxLink::kBothKinds;
+  const bool acts = acts_on_leader(event);
+  if (output && (sample || acts)) return AuxLink::kBothKinds;
   if (output) {
     const Pmu* pmu = leader->pmu;
     if (pmu == nullptr || pmu->aux_output_match == nullptr || !pmu->aux_output_match(event)) {
       return AuxLink::kNoAuxOutput;
     }
+  }
+  if (acts && (leader->pmu == nullptr || (leader->pmu->capabilities & kPmuCapAuxPause) == 0)) {
+    return AuxLink::kNoPause;
   }
   if (sample && (leader->pmu == nullptr || leader->pmu->snapshot_aux == nullptr)) {
     return AuxLink::kNoSnapshot;

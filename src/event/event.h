@@ -87,12 +87,18 @@ struct Event {
   return leader.parent != nullptr ? leader.parent->aux : leader.aux;
 }
 
+// What a PMU's events may ask of AUX tracing (A7), before the group is looked at. 0 or
+// EOPNOTSUPP  aux_output or aux_start_paused on a PMU without it; aux_output with pause or resume
+// EINVAL      pause and resume at once
+[[nodiscard]] int check_aux_attr(const perf_event_attr& attr, const Pmu& pmu);
+
 // Why a sampler could not be linked. All of these are EINVAL to perf_event_open's caller.
 enum class AuxLink : uint8_t {
   kOk,
-  kNoLeader,       // aux_output or aux_sample_size without a group leader
-  kBothKinds,      // aux_output and aux_sample_size exclude each other
+  kNoLeader,       // aux_output, aux_sample_size, aux_pause or aux_resume without a group leader
+  kBothKinds,      // aux_output excludes the others
   kNoAuxOutput,    // aux_output, but the leader's PMU does not take this event's records
+  kNoPause,        // aux_pause or aux_resume, but the leader's PMU cannot
   kNoSnapshot,     // aux_sample_size, but the leader's PMU has no snapshot_aux
   kLeaderGone,     // the leader's last reference is already dropped
   kAlreadyLinked,  // the event has a leader

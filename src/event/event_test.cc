@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
+#include "event/aux_action.h"
 #include "event/test_support.h"
 
 namespace auxtrail::event {
@@ -82,6 +85,47 @@ TEST_F(AuxLinkTest, A10_SizeNeedsALeaderEvenWithoutTheSampleBit) {
   sampler_.attr.sample_type = PERF_SAMPLE_AUX;
   sampler_.attr.aux_sample_size = 0;
   EXPECT_FALSE(need_aux_event(sampler_));
+}
+
+TEST_F(AuxLinkTest, A10_PauseAndResumeNeedALeaderThatCan) {
+  sampler_.attr.aux_sample_size = 0;
+  for (const uint32_t action : {kAuxPause, kAuxResume}) {
+    set_aux_action(sampler_.attr, action);
+    EXPECT_TRUE(need_aux_event(sampler_));
+    expect_refused(AuxLink::kNoLeader, nullptr);
+    expect_refused(AuxLink::kNoPause, &leader_);
+    const Pmu pausing{.name = "pausing", .capabilities = kPmuCapAuxPause};
+    Event leader;
+    ASSERT_EQ(leader.init(leader_attr(), 3, pausing, nullptr), 0);
+    EXPECT_EQ(get_aux_event(sampler_, &leader), AuxLink::kOk);
+    put_aux_event(sampler_);
+    sampler_.attr.aux_output = 1;
+    expect_refused(AuxLink::kBothKinds, &leader);
+    sampler_.attr.aux_output = 0;
+    close_event(leader);
+  }
+  set_aux_action(sampler_.attr, kAuxStartPaused);
+  EXPECT_FALSE(need_aux_event(sampler_)) << "that is a leader's own";
+}
+
+TEST(AuxAttr, A7_OutputPauseAndResume) {
+  const Pmu plain{.name = "plain"};
+  const Pmu output{.name = "output", .capabilities = kPmuCapAuxOutput};
+  const Pmu pausing{.name = "pausing", .capabilities = kPmuCapAuxPause};
+  perf_event_attr attr{};
+  EXPECT_EQ(check_aux_attr(attr, plain), 0);
+  attr.aux_output = 1;
+  EXPECT_EQ(check_aux_attr(attr, plain), EOPNOTSUPP);
+  EXPECT_EQ(check_aux_attr(attr, output), 0);
+  set_aux_action(attr, kAuxPause);
+  EXPECT_EQ(check_aux_attr(attr, output), EOPNOTSUPP);
+  attr.aux_output = 0;
+  EXPECT_EQ(check_aux_attr(attr, plain), 0) << "its leader must be able to";
+  set_aux_action(attr, kAuxPause | kAuxResume | kAuxStartPaused);
+  EXPECT_EQ(check_aux_attr(attr, plain), EINVAL) << "told first";
+  set_aux_action(attr, kAuxStartPaused);
+  EXPECT_EQ(check_aux_attr(attr, plain), EOPNOTSUPP);
+  EXPECT_EQ(check_aux_attr(attr, pausing), 0);
 }
 
 TEST_F(AuxLinkTest, A12_ClosingTheLeaderFirstLeavesSamplersInError) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "event/aux_action.h"
 #include "event/group.h"
 #include "event/software_pmu.h"
 
@@ -77,9 +78,18 @@ class Groups {
     if (const int error = event.init(attr, 1, kSoftwareTrigger, nullptr); error != 0) return error;
     event.task = task;
     event.cpu = target.cpu;
-    if (leader == nullptr) return check_read_size(event, event);
-    if (const int error = check_group(*leader, event); error != 0) return error;
-    return check_read_size(*leader, event);
+    if (const int error = check_aux_attr(attr, kSoftwareTrigger); error != 0) return error;
+    if (leader != nullptr) {
+      if (const int error = check_group(*leader, event); error != 0) return error;
+    }
+    const Event& group = leader != nullptr ? *leader : event;
+    if (const int error = check_read_size(group, event); error != 0) return error;
+    // Without a group there is no AUX leader; a software event is none either.
+    Event none;
+    (void)none.init(plain(), 2, kSoftwareTrigger, nullptr);
+    return need_aux_event(event)
+               ? to_errno(get_aux_event(event, leader != nullptr ? &none : nullptr))
+               : 0;
   }
   std::vector<Both> events_;
 };
@@ -87,6 +97,9 @@ class Groups {
 TEST(GroupOracle, RandomGroups) {
   if (!kernel_answers()) GTEST_SKIP() << "perf_event_open is denied here";
   const bool may_watch_cpus = static_cast<bool>(open_event(plain(), {-1, 0}, -1));
+  perf_event_attr paused = plain();
+  set_aux_action(paused, kAuxStartPaused);
+  const bool knows_aux_action = !open_event(paused, {}, -1) && errno == EOPNOTSUPP;  // Linux 6.13
   std::mt19937 random(1);
   const auto one_in = [&random](unsigned n) { return random() % n == 0; };
   size_t accepted = 0;
@@ -104,6 +117,9 @@ TEST(GroupOracle, RandomGroups) {
         attr.use_clockid = 1;
         attr.clockid = one_in(2) ? CLOCK_MONOTONIC : CLOCK_MONOTONIC_RAW;
       }
+      if (one_in(20)) attr.aux_sample_size = 4096;
+      if (one_in(20)) attr.aux_output = 1;
+      if (knows_aux_action && one_in(10)) set_aux_action(attr, random() & kAllAuxActions);
       Target target{0, one_in(6) ? 0 : -1};
       if (may_watch_cpus && one_in(6)) target = {-1, 0};
       const size_t count = groups.count();

@@ -22,6 +22,7 @@ class OutputHandle;
 inline constexpr uint32_t kPmuCapExclusive = 0x10;
 inline constexpr uint32_t kPmuCapITrace = 0x20;
 inline constexpr uint32_t kPmuCapAuxOutput = 0x100;
+inline constexpr uint32_t kPmuCapAuxPause = 0x200;  // of Linux 6.13
 
 // Flags of add, start, stop and del, with the seed's values (PERF_EF_*).
 inline constexpr uint32_t kEfStart = 1;   // add: start at once
