@@ -1,11 +1,13 @@
 // The running kernel as the oracle of groups: the same events, one after the other, into its groups
 // and into ours. Software events only, so any machine can answer.
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <random>
@@ -14,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "event/aux_action.h"
 #include "event/group.h"
+#include "event/read_format.h"
 #include "event/software_pmu.h"
 
 namespace auxtrail::event {
@@ -67,6 +70,28 @@ class Groups {
     return {ours, theirs};
   }
   [[nodiscard]] size_t count() const { return events_.size(); }
+
+  void take_id(size_t index) {
+    uint64_t id = 0;
+    ASSERT_EQ(ioctl(events_[index].fd.get(), PERF_EVENT_IOC_ID, &id), 0);
+    events_[index].event->id = id;
+  }
+  void expect_same_reading(size_t index) const {
+    const Event& event = *events_[index].event;
+    std::vector<uint64_t> ours;
+    for_each_read_word(event, [&ours](uint64_t word) { ours.push_back(word); });
+    std::vector<uint64_t> theirs(100);
+    const ssize_t bytes = read(events_[index].fd.get(), theirs.data(), theirs.size() * 8);
+    ASSERT_GT(bytes, 0);
+    theirs.resize(static_cast<size_t>(bytes) / 8);
+    ASSERT_EQ(theirs.size(), ours.size());
+    const uint64_t format = event.attr.read_format;
+    size_t times = 0;
+    if ((format & PERF_FORMAT_TOTAL_TIME_ENABLED) != 0) ++times;
+    if ((format & PERF_FORMAT_TOTAL_TIME_RUNNING) != 0) ++times;
+    std::copy_n(theirs.begin() + 1, times, ours.begin() + 1);
+    EXPECT_EQ(ours, theirs);
+  }
 
  private:
   static int open_ours(Event& event, const perf_event_attr& attr, Target target,
@@ -132,6 +157,23 @@ TEST(GroupOracle, RandomGroups) {
   }
   EXPECT_GT(accepted, 5000U);
   EXPECT_GT(refused, 3000U);
+}
+
+// All words but those of time, which goes on.
+TEST(GroupOracle, ReadsAsTheKernelDoes) {
+  if (!kernel_answers()) GTEST_SKIP() << "perf_event_open is denied here";
+  std::mt19937 random(2);
+  for (int round = 0; round < 200; ++round) {
+    Groups groups;
+    const size_t members = 1 + random() % 5;
+    for (size_t i = 0; i < members; ++i) {
+      perf_event_attr attr = plain();
+      attr.read_format = random() & 0x1f;
+      ASSERT_EQ(groups.open(attr, {}, i == 0 ? Groups::kNewGroup : 0), (std::pair{0, 0}));
+    }
+    for (size_t i = 0; i < members; ++i) groups.take_id(i);
+    for (size_t i = 0; i < members; ++i) groups.expect_same_reading(i);
+  }
 }
 
 TEST(GroupOracle, A9_TheSameEventIsTheFirstTooMany) {

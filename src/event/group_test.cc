@@ -1,15 +1,18 @@
 #include "event/group.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cerrno>
 #include <memory>
 #include <vector>
 
+#include "event/read_format.h"
 #include "event/software_pmu.h"
 
 namespace auxtrail::event {
 namespace {
+
+using ::testing::ElementsAre;
 
 constinit const Pmu kHardware{.name = "hardware", .type = 4};
 constinit const Pmu kOtherHardware{.name = "other hardware", .type = 9};
@@ -112,6 +115,28 @@ TEST_F(GroupTest, A9_TooMuchToRead) {
   attr.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_ID | PERF_FORMAT_LOST;
   EXPECT_EQ(check_read_size(small_leader, make(kSoftwareTrigger, attr)), E2BIG);
   EXPECT_EQ(check_read_size(small_leader, make()), 0);
+}
+
+TEST_F(GroupTest, ReadsTheWholeGroupOrOneEvent) {
+  Event& leader = make();
+  Event& sibling = make();
+  join_group(leader, sibling);
+  leader.count = 10;
+  sibling.count = 20;
+  sibling.time_enabled = 30;
+  sibling.time_running = 40;
+  sibling.lost.add(5);
+  const auto words = [&sibling](uint64_t format) {
+    sibling.attr.read_format = format;
+    std::vector<uint64_t> result;
+    for_each_read_word(sibling, [&result](uint64_t word) { result.push_back(word); });
+    EXPECT_EQ(result.size() * 8, read_bytes(format, 1));
+    return result;
+  };
+  EXPECT_THAT(words(0), ElementsAre(20));
+  EXPECT_THAT(words(0x1f & ~PERF_FORMAT_GROUP), ElementsAre(20, 30, 40, sibling.id, 5));
+  EXPECT_THAT(words(0x1f), ElementsAre(2, 30, 40, 10, leader.id, 0, 20, sibling.id, 5));
+  EXPECT_THAT(words(PERF_FORMAT_GROUP), ElementsAre(2, 10, 20));
 }
 
 TEST_F(GroupTest, SiblingsComeAndGo) {

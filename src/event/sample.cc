@@ -2,6 +2,7 @@
 
 #include "abi/sample_layout.h"
 #include "event/aux_area.h"
+#include "event/read_format.h"
 
 namespace auxtrail::event {
 namespace {
@@ -66,12 +67,7 @@ void put_read(Sink& sink, const SampleData& data, const Event& event) {
     sink.copy(data.read_words.data, uint64_t{data.read_words.size} * 8);
     return;
   }
-  const uint64_t format = event.attr.read_format;
-  sink.put(event.count);
-  if ((format & PERF_FORMAT_TOTAL_TIME_ENABLED) != 0) sink.put(event.time_enabled);
-  if ((format & PERF_FORMAT_TOTAL_TIME_RUNNING) != 0) sink.put(event.time_running);
-  if ((format & PERF_FORMAT_ID) != 0) sink.put(primary_event_id(event));
-  if ((format & PERF_FORMAT_LOST) != 0) sink.put(event.lost.load());
+  for_each_read_word(event, [&sink](uint64_t word) { sink.put(word); });
 }
 
 // The size written includes the padding, as the kernel's does.
@@ -301,12 +297,7 @@ Outcome event_output(Event& event, SampleData& data) {
 }
 
 bool sample_type_supported(const perf_event_attr& attr) {
-  if ((attr.sample_type & ~abi::kKnownSampleTypeBits) != 0) return false;
-  // A group's values would have to come from the group; the caller's read_words could supply them,
-  // but no caller does, and a wrong READ makes every field after it wrong.
-  const bool group_read =
-      (attr.sample_type & PERF_SAMPLE_READ) != 0 && (attr.read_format & PERF_FORMAT_GROUP) != 0;
-  return !group_read;
+  return (attr.sample_type & ~abi::kKnownSampleTypeBits) == 0;
 }
 
 }  // namespace auxtrail::event

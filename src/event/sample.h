@@ -110,7 +110,7 @@ void output_sample_id(OutputHandle& handle, const SampleData& data, const Event&
 // An overflow of `event`: prepares, reserves, writes, publishes.
 Outcome event_output(Event& event, SampleData& data);
 
-// Is every bit of attr.sample_type (and what READ needs) something that output_sample() can write?
+// Is every bit of attr.sample_type something that output_sample() can write?
 [[nodiscard]] bool sample_type_supported(const perf_event_attr& attr);
 
 }  // namespace auxtrail::event
