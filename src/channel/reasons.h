@@ -8,24 +8,26 @@
 
 namespace auxtrail::channel {
 
-inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {"full",
-                                                                            "syscall",
-                                                                            "cold code",
-                                                                            "time budget",
-                                                                            "untranslatable",
-                                                                            "foreign code",
-                                                                            "patched code",
-                                                                            "rseq",
-                                                                            "fault",
-                                                                            "cache full",
-                                                                            "cache busy",
-                                                                            "invalidated",
-                                                                            "busy unit",
-                                                                            "foreign thread",
-                                                                            "single-stepped",
-                                                                            "handlers replaced",
-                                                                            "alternate stack",
-                                                                            "interposed call"};
+inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {
+    "full",
+    "syscall",
+    "cold code",
+    "time budget",
+    "untranslatable",
+    "foreign code",
+    "patched code",
+    "rseq",
+    "fault",
+    "cache full",
+    "cache busy",
+    "invalidated",
+    "busy unit",
+    "foreign thread",
+    "single-stepped",
+    "handlers replaced",
+    "alternate stack",
+    "interposed call",
+};
 
 inline constexpr std::array<std::string_view, kDeclinedCount> kDeclinedNames = {
     "sampled",
@@ -35,7 +37,8 @@ inline constexpr std::array<std::string_view, kDeclinedCount> kDeclinedNames = {
     "with a shadow stack",
     "under a memory limit (ulimit -v, -d)",
     "under a file size limit (ulimit -f; a smaller -m needs less)",
-    "no memory for the trace unit"};
+    "no memory for the trace unit",
+};
 
 constexpr std::string_view name(Declined declined) {
   const auto index = static_cast<size_t>(declined);

@@ -249,6 +249,15 @@ TEST_F(FileTest, LossesAreSaidAtTheEnd) {
   EXPECT_THAT(run(run_script, {"-i", path, "-F", "brstack"}).err, HasSubstr("3 decode errors"));
 }
 
+// The kernel's samples of a thread that is going away; perf prints it so, too.
+TEST_F(FileTest, AThreadThatIsGoneIsMinusOne) {
+  auto samples = traced_samples(1);
+  samples[0].tid = UINT32_MAX;
+  const std::string path = write(traced_file(samples));
+  EXPECT_THAT(run(run_script, {"-i", path, "-F", "pid,tid"}).out, HasSubstr("4242/-1"));
+  EXPECT_THAT(run(run_report, {"-i", path, "--sort", "tid"}).out, HasSubstr("  -1\n"));
+}
+
 TEST_F(FileTest, VerifySaysWhenThereWasNothingToDo) {
   const Outcome outcome = run(run_verify, {"-i", write(traced_file({}))});
   EXPECT_EQ(outcome.status, 0);

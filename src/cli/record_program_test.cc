@@ -114,7 +114,7 @@ TEST_F(RecordProgram, CountsWhatWasNotSampled) {
   const Ended ended = run_program(
       record({"sh", "-c", std::string(AUXTRAIL_STATIC_PROGRAM) + "; exit 0"}), options());
   EXPECT_EQ(ended.exit_status(), 0);
-  EXPECT_THAT(ended.err, HasSubstr("not sampled: none of 2 program starts was; "));
+  EXPECT_THAT(ended.err, HasSubstr("not sampled: all 2 program starts; "));
   EXPECT_THAT(ended.err, HasSubstr("; static: auxtrail_static"));
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr AttrPolicy kAllowed{.may_trace_kernel = true};
 
-// `attr` at the front of `bytes` bytes with something in each byte behind the structure's `used`.
+// `attr` at the front of `bytes` bytes (or as many as the structure has), zeros behind it.
 std::vector<std::byte> image(const perf_event_attr& attr, size_t bytes) {
   std::vector<std::byte> result(std::max(bytes, sizeof(Attr)));
   std::memcpy(result.data(), &attr, std::min(sizeof attr, result.size()));

@@ -14,6 +14,7 @@
 #include <random>
 
 #include "event/attr_copy.h"
+#include "event/test_support.h"
 
 namespace auxtrail::event {
 namespace {
@@ -178,29 +179,18 @@ int differences(bool privileged, uint64_t seed) {
   return count;
 }
 
-bool kernel_answers() {
-  perf_event_attr attr{};
-  attr.size = sizeof attr;
-  attr.type = PERF_TYPE_SOFTWARE;
-  attr.config = PERF_COUNT_SW_DUMMY;
-  attr.exclude_kernel = 1;
-  alignas(8) std::byte bytes[sizeof attr];
-  std::memcpy(bytes, &attr, sizeof attr);
-  return ask_kernel(bytes, 0) == 0;
-}
-
 TEST(AttrOracle, TheKernelsAnswersToAPrivilegedCaller) {
-  if (!kernel_answers()) GTEST_SKIP() << "perf_event_open is denied here";
+  if (!testing::perf_event_open_works()) GTEST_SKIP() << "perf_event_open is denied here";
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   EXPECT_EQ(differences(true, 1), 0);
 }
 
 TEST(AttrOracle, TheKernelsAnswersToAnOrdinaryCaller) {
-  if (!kernel_answers()) GTEST_SKIP() << "perf_event_open is denied here";
+  if (!testing::perf_event_open_works()) GTEST_SKIP() << "perf_event_open is denied here";
   const pid_t child = fork();
   if (child == 0) {
     if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) _exit(100);
-    _exit(kernel_answers() ? std::min(differences(false, 2), 99) : 101);
+    _exit(testing::perf_event_open_works() ? std::min(differences(false, 2), 99) : 101);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

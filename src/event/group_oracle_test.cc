@@ -18,6 +18,7 @@
 #include "event/group.h"
 #include "event/read_format.h"
 #include "event/software_pmu.h"
+#include "event/test_support.h"
 
 namespace auxtrail::event {
 namespace {
@@ -42,8 +43,6 @@ perf_event_attr plain() {
   attr.exclude_kernel = 1;
   return attr;
 }
-
-bool kernel_answers() { return static_cast<bool>(open_event(plain(), {}, -1)); }
 
 // An event here and there.
 struct Both {
@@ -120,7 +119,7 @@ class Groups {
 };
 
 TEST(GroupOracle, RandomGroups) {
-  if (!kernel_answers()) GTEST_SKIP() << "perf_event_open is denied here";
+  if (!testing::perf_event_open_works()) GTEST_SKIP() << "perf_event_open is denied here";
   const bool may_watch_cpus = static_cast<bool>(open_event(plain(), {-1, 0}, -1));
   perf_event_attr paused = plain();
   set_aux_action(paused, kAuxStartPaused);
@@ -161,7 +160,7 @@ TEST(GroupOracle, RandomGroups) {
 
 // All words but those of time, which goes on.
 TEST(GroupOracle, ReadsAsTheKernelDoes) {
-  if (!kernel_answers()) GTEST_SKIP() << "perf_event_open is denied here";
+  if (!testing::perf_event_open_works()) GTEST_SKIP() << "perf_event_open is denied here";
   std::mt19937 random(2);
   for (int round = 0; round < 200; ++round) {
     Groups groups;
@@ -177,7 +176,7 @@ TEST(GroupOracle, ReadsAsTheKernelDoes) {
 }
 
 TEST(GroupOracle, A9_TheSameEventIsTheFirstTooMany) {
-  if (!kernel_answers()) GTEST_SKIP() << "perf_event_open is denied here";
+  if (!testing::perf_event_open_works()) GTEST_SKIP() << "perf_event_open is denied here";
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   limit.rlim_cur = limit.rlim_max;

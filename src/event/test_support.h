@@ -3,6 +3,8 @@
 #pragma once
 
 #include <linux/perf_event.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -55,6 +57,18 @@ class Memory {
   std::vector<std::byte> data_;
   std::vector<std::byte> aux_;
 };
+
+// Whether the running kernel can be asked: a software event of this thread.
+inline bool perf_event_open_works() {
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.config = PERF_COUNT_SW_DUMMY;
+  attr.exclude_kernel = 1;
+  const long fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
+  if (fd >= 0) close(static_cast<int>(fd));
+  return fd >= 0;
+}
 
 using Bytes = std::vector<std::byte>;
 

@@ -60,8 +60,7 @@ std::string not_sampled_text(const Census::Coverage& coverage) {
     parts.push_back(fmt::format("{}: {}", reason, names_text(counts)));
   }
   if (coverage.missed_count() == coverage.images) {
-    return fmt::format("none of {} program starts was; {}", coverage.images,
-                       fmt::join(parts, "; "));
+    return fmt::format("all {} program starts; {}", coverage.images, fmt::join(parts, "; "));
   }
   return fmt::format("{} of {} program starts; {}", coverage.missed_count(), coverage.images,
                      fmt::join(parts, "; "));

@@ -7,8 +7,10 @@
 
 namespace auxtrail::record {
 
-// "4 of 9 program starts; static: 2 busybox, ldconfig; under a debugger: ls"; empty if all were
-// sampled. The commonest names come first. Reads the headers of the programs' files.
+// "4 of 9 program starts; static: 2 busybox, ldconfig; under a debugger: ls"; "all 9 program
+// starts;
+// ..."; empty if all were sampled. The commonest names come first. Reads the headers of the
+// programs' files.
 std::string not_sampled_text(const Census::Coverage& coverage);
 
 }  // namespace auxtrail::record

@@ -25,14 +25,19 @@ int change_one(int how, int signal) {
   return sigismember(&old, signal);
 }
 
-// The first 32 signals as the bits of a number.
-int change_first(int how, int mask) {
+// BSD's masks have the first 32 signals as the bits of a number.
+sigset_t to_set(int mask) {
   const uint64_t bits = static_cast<uint32_t>(mask);
   sigset_t set;
-  sigset_t old;
   (void)sigemptyset(&set);
-  (void)sigemptyset(&old);
   __builtin_memcpy(&set, &bits, sizeof bits);
+  return set;
+}
+
+int change_first(int how, int mask) {
+  const sigset_t set = to_set(mask);
+  sigset_t old;
+  (void)sigemptyset(&old);
   (void)sigprocmask(how, &set, &old);
   uint64_t before = 0;
   __builtin_memcpy(&before, &old, sizeof before);
@@ -40,10 +45,7 @@ int change_first(int how, int mask) {
 }
 
 int suspend_with_first(int mask) {
-  const uint64_t bits = static_cast<uint32_t>(mask);
-  sigset_t set;
-  (void)sigemptyset(&set);
-  __builtin_memcpy(&set, &bits, sizeof bits);
+  const sigset_t set = to_set(mask);
   return sigsuspend(&set);
 }
 int suspend_without(int signal) {

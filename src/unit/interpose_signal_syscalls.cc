@@ -10,8 +10,8 @@ namespace {
 
 constexpr long kMaskBytes = 8;  // the kernel refuses other sizes
 
-// The same system call tells whether the program's pointers lead anywhere, so nothing is called
-// that a sandbox would not expect here.
+// The same system call tells whether the program's pointers lead anywhere: no other one that a
+// system could lack or forbid.
 bool can_read(long action) {
   constexpr int kNoSignal = 0;  // looked at only after the action was read
   return sys::call(SYS_rt_sigaction, kNoSignal, action, 0, kMaskBytes) != -EFAULT;

@@ -98,16 +98,16 @@ bool send_hello(int fd, const Hello& hello, const int* descriptors, size_t count
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (count == 0)
-    return sys::call(SYS_sendmsg, fd, sys::arg(&message), MSG_NOSIGNAL) == sizeof hello;
-  message.msg_control = control;
-  message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-  cmsghdr* rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(count * sizeof(int));
-  auto* slots = reinterpret_cast<int*>(CMSG_DATA(rights));
-  for (size_t i = 0; i < count; ++i) slots[i] = descriptors[i];
+  if (count != 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+    auto* slots = reinterpret_cast<int*>(CMSG_DATA(rights));
+    for (size_t i = 0; i < count; ++i) slots[i] = descriptors[i];
+  }
   return sys::call(SYS_sendmsg, fd, sys::arg(&message), MSG_NOSIGNAL) == sizeof hello;
 }
 

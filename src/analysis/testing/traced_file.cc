@@ -120,7 +120,8 @@ std::vector<TracedSample> traced_samples(size_t count) {
   std::vector<TracedSample> samples;
   for (size_t i = 0; i < count; ++i) {
     const uint64_t time_ns = 1'000'000'000 + i * 1'000'000;
-    samples.push_back({traced_code().end, time_ns, traced_window(time_ns - 1000)});
+    samples.push_back(
+        {traced_code().end, time_ns, traced_window(time_ns - 1000), perfdata::testing::kPid});
   }
   return samples;
 }
@@ -139,7 +140,8 @@ std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, boo
         perfdata::append_intel_pt_info(out, {});
         append_side_band(out, format, mapped);
         for (const TracedSample& sample : samples) {
-          perfdata::testing::append_aux_sample(out, sample.ip, sample.time_ns, sample.aux);
+          perfdata::testing::append_aux_sample(out, sample.ip, sample.time_ns, sample.aux,
+                                               sample.tid);
         }
         if (!writer.append(out.bytes()) || !writer.finished_round()) std::abort();
       });

@@ -38,6 +38,7 @@ struct TracedSample {
   uint64_t ip = 0;
   uint64_t time_ns = 0;
   std::vector<std::byte> aux;
+  uint32_t tid = 0;
 };
 
 // `count` samples at the end of such runs, in time order.

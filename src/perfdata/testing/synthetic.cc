@@ -114,13 +114,13 @@ Features all_features() {
 }
 
 void append_aux_sample(ByteWriter& out, uint64_t ip, uint64_t time_ns,
-                       std::span<const std::byte> aux) {
+                       std::span<const std::byte> aux, uint32_t tid) {
   const size_t start = out.size();
   out.write(perf_event_header{PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, 0});
   out.u64(kSamplerId);
   out.u64(ip);
   out.u32(kPid);
-  out.u32(kPid);
+  out.u32(tid);
   out.u64(time_ns);
   out.u32(1);
   out.u32(0);

@@ -28,7 +28,7 @@ Features all_features();
 
 // A sample of the sampler of intel_pt_events().
 void append_aux_sample(ByteWriter& out, uint64_t ip, uint64_t time_ns,
-                       std::span<const std::byte> aux);
+                       std::span<const std::byte> aux, uint32_t tid = kPid);
 
 // The bytes of a file with these events and what `fill` appends.
 std::vector<std::byte> make_file(std::vector<Event> events, const Features& features,
