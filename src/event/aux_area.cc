@@ -14,13 +14,24 @@ void AuxArea::init_control_page(perf_event_mmap_page& control, uint64_t aux_offs
   control.aux_size = aux_size;
 }
 
-int AuxArea::attach(perf_event_mmap_page* control, std::byte* bytes, uint64_t size_bytes) {
+int AuxArea::attach(perf_event_mmap_page* control, std::byte* bytes, uint64_t size_bytes,
+                    const AuxMode& mode) {
   if (bytes == nullptr || size_bytes < 8 || (size_bytes & (size_bytes - 1)) != 0) return EINVAL;
   control_ = control;
   bytes_ = bytes;
   size_ = size_bytes;
   written_.store(0);
   in_sampling_.store(false);
+  in_pause_resume_.store(false);
+  mode_ = mode;
+  if (mode.overwrite) {
+    mode_.watermark = 0;
+  } else if (mode.watermark == 0) {
+    mode_.watermark = size_bytes / 2 < UINT32_MAX ? size_bytes / 2 : UINT32_MAX;
+  }
+  refuses_ = false;
+  nest_ = 0;
+  wakeup_ = 0;
   publish();
   return 0;
 }
@@ -46,14 +57,17 @@ void AuxArea::commit(uint64_t size_bytes) {
 }
 
 void AuxArea::write(const void* bytes, uint64_t size_bytes) {
-  const uint64_t written = this->written();
+  place(written(), bytes, size_bytes);
+  commit(size_bytes);
+}
+
+void AuxArea::place(uint64_t position, const void* bytes, uint64_t size_bytes) {
   const uint64_t keep = size_bytes < size_ ? size_bytes : size_;
   const auto* from = static_cast<const std::byte*>(bytes) + (size_bytes - keep);
-  const uint64_t offset = (written + size_bytes - keep) & (size_ - 1);
+  const uint64_t offset = (position + size_bytes - keep) & (size_ - 1);
   const uint64_t first = keep < size_ - offset ? keep : size_ - offset;
   copy_bytes(bytes_ + offset, from, first);
   copy_bytes(bytes_, from + first, keep - first);
-  commit(size_bytes);
 }
 
 void AuxArea::move_head(uint64_t offset, bool lapped) {
@@ -84,7 +98,9 @@ int64_t AuxArea::copy_newest(OutputHandle& handle, uint64_t size_bytes) const {
 }
 
 void AuxArea::publish() {
-  if (control_ != nullptr) __atomic_store_n(&control_->aux_head, head(), __ATOMIC_RELEASE);
+  if (control_ == nullptr) return;
+  const uint64_t position = mode_.overwrite ? head() : written();
+  __atomic_store_n(&control_->aux_head, position, __ATOMIC_RELEASE);
 }
 
 }  // namespace auxtrail::event

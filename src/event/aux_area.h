@@ -1,10 +1,11 @@
-// AuxArea: the circular buffer that a trace unit fills and that samples are cut from, in overwrite
-// mode.
+// AuxArea: the circular buffer that a trace unit fills and that samples are cut from.
 //
 // IN-PROCESS CODE: no allocation, no locks, no libc; runs in signal handlers of the traced program.
 //
 // Overwrite mode is what AUX sampling needs (the area is mapped read-only by its reader, nobody
 // moves aux_tail): the newest bytes replace the oldest, aux_head is the offset inside the buffer.
+// In normal mode (mapped writable) the reader moves aux_tail and nothing that it has yet to read is
+// overwritten; aux_head grows for ever, and only the transactions of aux_output.h move it.
 // The area is filled either by write() or in place by a trace unit, whose position the PMU then
 // reports with move_head().
 //
@@ -27,6 +28,13 @@
 
 namespace auxtrail::event {
 
+// How the area is mapped, and attr.aux_watermark (0: half of the area; of no use in overwrite
+// mode).
+struct AuxMode {
+  bool overwrite = true;
+  uint64_t watermark = 0;
+};
+
 class AuxArea {
  public:
   constexpr AuxArea() = default;
@@ -40,8 +48,11 @@ class AuxArea {
 
   // Takes over `size_bytes` (a power of two, at least 8) at `bytes`; `control` may be null. The
   // area starts empty at offset 0. Returns 0 or EINVAL.
-  [[nodiscard]] int attach(perf_event_mmap_page* control, std::byte* bytes, uint64_t size_bytes);
+  [[nodiscard]] int attach(perf_event_mmap_page* control, std::byte* bytes, uint64_t size_bytes,
+                           const AuxMode& mode = {});
   void detach();
+  // No transaction begins from here on: the area is being unmapped (checklist B6).
+  void refuse_transactions() { refuses_ = true; }
   [[nodiscard]] bool attached() const { return bytes_ != nullptr; }
 
   // For a unit that appends in place: `size_bytes` (at most the area's size) contiguous bytes at
@@ -54,6 +65,10 @@ class AuxArea {
   // A unit that writes in place has reached `offset`; `lapped` if it passed the whole area since
   // the last report (else a full lap would look like nothing at all).
   void move_head(uint64_t offset, bool lapped);
+  // Lays `size_bytes` bytes down at a position (taken modulo the size), as a unit does in normal
+  // mode: the head stays where it is until the transaction ends. More than a whole area: as
+  // write().
+  void place(uint64_t position, const void* bytes, uint64_t size_bytes);
 
   // Copies the bytes from `from` up to `to` (both taken modulo the size) to `handle`; equal means
   // one full lap. Returns the number of bytes copied or -EFAULT if the handle was too small.
@@ -73,8 +88,15 @@ class AuxArea {
   // another.
   [[nodiscard]] bool in_sampling() const { return in_sampling_.load(); }
 
+  [[nodiscard]] bool overwrite() const { return mode_.overwrite; }
+  [[nodiscard]] uint64_t watermark() const { return mode_.watermark; }
+  // A unit is writing: a transaction is open.
+  [[nodiscard]] bool in_transaction() const { return nest_ != 0; }
+
  private:
   friend class AuxSamplingGuard;
+  friend class AuxOutput;
+  friend class AuxPauseGuard;
   void publish();
 
   perf_event_mmap_page* control_ = nullptr;
@@ -84,6 +106,11 @@ class AuxArea {
   // of the head cannot leave the two apart.
   SignalAtomic<uint64_t> written_{0};
   SignalAtomic<bool> in_sampling_{false};
+  SignalAtomic<bool> in_pause_resume_{false};
+  AuxMode mode_;
+  bool refuses_ = false;
+  uint32_t nest_ = 0;
+  uint64_t wakeup_ = 0;  // the position at which the reader was last due a wake-up, rounded down
 };
 
 // Sets aux_in_sampling around a snapshot callback and nothing else. The compiler barriers keep the

@@ -21,8 +21,18 @@
 // touch memory outside the ring.
 //
 // Usable space is size - 1 bytes. Without room nothing is written and the loss is counted; the next
-// success carries a PERF_RECORD_LOST in front, in the same reservation. Reference:
-// perf_event_open(2), section "MMAP layout"; checklist D1-D3, D8, D9.
+// success carries a PERF_RECORD_LOST in front, in the same reservation.
+//
+// How the reader has mapped the ring and what the event asks for make three more kinds:
+//  - overwrite (mapped read-only): the tail is not looked at, the newest records replace the
+//  oldest;
+//  - backward (attr.write_backward): the head falls, so that the newest record is the first one
+//  that
+//    a reader finds at data_head, and whole records follow it as far as they are intact;
+//  - paused (PERF_EVENT_IOC_PAUSE_OUTPUT): every record is a lost one.
+// The reader is woken, poll_pending() that is, each time the head has moved by the watermark (a
+// comparison with >), and by count_wakeup_event(). Reference: perf_event_open(2), section "MMAP
+// layout"; checklist D1-D9.
 #pragma once
 
 #include <linux/perf_event.h>
@@ -58,6 +68,14 @@ class OutputHandle {
   DataRing* ring_ = nullptr;
   uint64_t position_ = 0;
   uint64_t end_ = 0;
+  uint64_t wakeups_ = 0;  // of the ring when this began
+};
+
+// What the mapping and the event that it belongs to say about a ring.
+struct DataRingMode {
+  bool overwrite = false;
+  bool backward = false;
+  uint64_t watermark = 0;  // attr.wakeup_watermark, or 0: half of the ring; clipped to the ring
 };
 
 class DataRing {
@@ -75,7 +93,8 @@ class DataRing {
   // Starts writing to a ring whose control page was initialised. A ring outlives its writers: the
   // new one continues at data_head, so the reader needs no notice. `size_bytes` is a power of two
   // and at least kMinSizeBytes. The memory must stay mapped until detach(). Returns 0 or EINVAL.
-  [[nodiscard]] int attach(perf_event_mmap_page* control, std::byte* data, uint64_t size_bytes);
+  [[nodiscard]] int attach(perf_event_mmap_page* control, std::byte* data, uint64_t size_bytes,
+                           const DataRingMode& mode = {});
   void detach();
   [[nodiscard]] bool attached() const { return data_ != nullptr; }
 
@@ -91,29 +110,50 @@ class DataRing {
   // Counts records that could not even be attempted; the next success reports them.
   void count_lost(uint64_t records);
 
+  // While paused every record is lost. The reservation that is open meanwhile is not.
+  void set_paused(bool paused) { paused_ = paused; }
+  // To be called before end() by an event with attr.wakeup_events: the reader is woken at every
+  // `wakeup_events`th call (D6).
+  void count_wakeup_event(uint32_t wakeup_events);
+  // Wakes the reader for another reason (the AUX area's).
+  void wake() { poll_.store(true); }
+  // poll(2) is to report the ring readable. take_poll() reports it once (D7).
+  [[nodiscard]] bool poll_pending() const { return poll_.load(); }
+  [[nodiscard]] bool take_poll() { return poll_.exchange(false); }
+
   [[nodiscard]] uint64_t size_bytes() const { return size_; }
   // Where the next record will begin.
   [[nodiscard]] uint64_t head() const { return head_.load(); }
   // Records lost and not yet reported by a LOST record.
   [[nodiscard]] uint64_t lost_pending() const { return lost_.load(); }
   [[nodiscard]] uint32_t nesting() const { return nest_.load(); }
+  [[nodiscard]] bool backward() const { return mode_.backward; }
 
   static constexpr uint64_t kMinSizeBytes = 64;
 
  private:
   friend class OutputHandle;
   [[nodiscard]] bool reserve(uint64_t size_bytes, uint64_t& position);
+  [[nodiscard]] bool reserve_otherwise(uint64_t size_bytes, uint64_t& position);
+  void note_distance(uint64_t distance);
   void enter();
-  void leave();
+  void leave(uint64_t wakeups);
   void write_at(uint64_t position, const std::byte* bytes, uint64_t size_bytes);
   void zero_at(uint64_t position, uint64_t size_bytes);
 
   perf_event_mmap_page* control_ = nullptr;
   std::byte* data_ = nullptr;
   uint64_t size_ = 0;
+  DataRingMode mode_;
+  bool paused_ = false;
   SignalAtomic<uint64_t> head_{0};
   SignalAtomic<uint64_t> lost_{0};
   SignalAtomic<uint32_t> nest_{0};
+  // The distance written when the reader was last due a wake-up. It also moves by one at each
+  // wake-up for another reason, so that the outermost writer sees that there was one.
+  SignalAtomic<uint64_t> wakeups_{0};
+  SignalAtomic<uint64_t> wakeup_events_{0};
+  SignalAtomic<bool> poll_{false};
 };
 
 }  // namespace auxtrail::event

@@ -3,19 +3,10 @@
 #include <cerrno>
 
 #include "event/aux_action.h"
+#include "event/aux_area.h"
 
 namespace auxtrail::event {
 namespace {
-
-bool take_reference(Event& event) {
-  uint64_t references = event.refcount.load();
-  do {
-    if (references == 0) return false;
-  } while (!event.refcount.compare_exchange(references, references + 1));
-  return true;
-}
-
-void drop_reference(Event& event) { event.refcount.subtract(1); }
 
 void unlink_sampler(Event& leader, const Event& sampler) {
   Event** link = &leader.aux_samplers;
@@ -27,7 +18,23 @@ bool acts_on_leader(const Event& event) {
   return (aux_action(event.attr) & (kAuxPause | kAuxResume)) != 0;
 }
 
+// Samples are cut from the newest bytes, which only overwrite mode keeps.
+bool in_normal_mode(const Event& leader) {
+  const AuxArea* const area = aux_area_of(leader);
+  return area != nullptr && area->attached() && !area->overwrite();
+}
+
 }  // namespace
+
+bool take_reference(Event& event) {
+  uint64_t references = event.refcount.load();
+  do {
+    if (references == 0) return false;
+  } while (!event.refcount.compare_exchange(references, references + 1));
+  return true;
+}
+
+void drop_reference(Event& event) { event.refcount.subtract(1); }
 
 int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new_pmu,
                 void* pmu_context) {
@@ -38,10 +45,16 @@ int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new
   pmu = &new_pmu;
   hw.config = attr.config;
   hw.stopped = true;
+  hw.aux_paused = (aux_action(attr) & kAuxStartPaused) != 0;
   hw.context = pmu_context;
+  const bool has_frequency = attr.freq != 0 && attr.sample_freq != 0;
+  hw.sample_period = has_frequency ? 1 : attr.sample_period;
+  hw.last_period = hw.sample_period;
+  hw.period_left = static_cast<int64_t>(hw.sample_period);
   parent = nullptr;
   ring = nullptr;
   aux = nullptr;
+  moment = nullptr;
   task = 0;
   cpu = -1;
   clock = attr.use_clockid != 0 ? attr.clockid : -1;
@@ -56,6 +69,8 @@ int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new
   time_enabled = 0;
   time_running = 0;
   lost.store(0);
+  event_limit.store(0);
+  pending_disable.store(false);
   const int error = pmu->event_init != nullptr ? pmu->event_init(*this) : 0;
   refcount.store(error == 0 ? 1 : 0);
   return error;
@@ -63,7 +78,7 @@ int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new
 
 int Event::schedule_in(uint32_t thread_id, uint32_t flags) {
   if (state == EventState::kActive) return 0;
-  if (state == EventState::kError || thread_id == 0 || pmu == nullptr) return EINVAL;
+  if (state <= EventState::kError || thread_id == 0 || pmu == nullptr) return EINVAL;
   oncpu = thread_id;
   const int error = pmu->add != nullptr ? pmu->add(*this, flags) : 0;
   if (error != 0) {
@@ -120,6 +135,7 @@ AuxLink get_aux_event(Event& event, Event* leader) {
   if (sample && (leader->pmu == nullptr || leader->pmu->snapshot_aux == nullptr)) {
     return AuxLink::kNoSnapshot;
   }
+  if (sample && in_normal_mode(*leader)) return AuxLink::kNotOverwrite;
   if (!take_reference(*leader)) return AuxLink::kLeaderGone;
   event.aux_event = leader;
   event.aux_sampler_next = leader->aux_samplers;
@@ -148,7 +164,7 @@ void close_event(Event& event) {
   if (event.refcount.load() == 0) return;
   event.schedule_out();
   put_aux_event(event);
-  event.state = EventState::kOff;
+  event.state = EventState::kDead;
   drop_reference(event);
 }
 

@@ -21,13 +21,34 @@ class AuxArea;
 class DataRing;
 
 // The kernel's numbers, so that "at least inactive" is a comparison.
-enum class EventState : int32_t { kError = -2, kOff = -1, kInactive = 0, kActive = 1 };
+enum class EventState : int32_t {
+  kDead = -5,   // closed
+  kExit = -3,   // its task has exited; what it counted can still be read
+  kError = -2,  // could not be scheduled, or lost its AUX leader; enabling it helps
+  kOff = -1,
+  kInactive = 0,
+  kActive = 1
+};
 
 // The part of an event that belongs to its PMU.
 struct HwState {
   uint64_t config = 0;
-  bool stopped = true;      // the PMU is not counting or tracing for this event
+  bool stopped = true;  // the PMU is not counting or tracing for this event
+  bool aux_paused =
+      false;  // tracing is paused (attr.aux_action); a started event then traces nothing
   void* context = nullptr;  // the PMU's per-thread state
+  // Of an event that a PMU in software counts: what is left of the period, negative while counting.
+  uint64_t sample_period = 0;
+  uint64_t last_period = 0;
+  int64_t period_left = 0;
+};
+
+// Where and when something happens: what records say of it.
+struct Moment {
+  uint32_t pid = 0;
+  uint32_t tid = 0;
+  uint32_t cpu = 0;
+  uint64_t time_ns = 0;
 };
 
 struct Event {
@@ -55,6 +76,9 @@ struct Event {
 
   DataRing* ring = nullptr;  // where the event's records go
   AuxArea* aux = nullptr;    // a leader's AUX area
+  // For the records that the PMU causes (PERF_RECORD_AUX); kept up by whoever schedules the event.
+  // Null: all zero, but for the thread it is on.
+  const Moment* moment = nullptr;
 
   // What it counts. Fixed by whoever opens it, after init().
   uint32_t task = 0;   // 0: whatever runs on `cpu`
@@ -76,16 +100,27 @@ struct Event {
   uint64_t time_enabled = 0;
   uint64_t time_running = 0;
   SignalAtomic<uint64_t> lost{0};
+
+  // Overflows until the event disables itself (PERF_EVENT_IOC_REFRESH); 0: never.
+  SignalAtomic<int64_t> event_limit{0};
+  // Set in "NMI" context: the event is to be disabled as soon as it is safe (overflow.h).
+  SignalAtomic<bool> pending_disable{false};
 };
 
-// The id that records carry: the parent's for an inherited event.
+// The event that was opened: the parent of an inherited one. Its id, ring and lost count are used.
+[[nodiscard]] inline const Event& primary_event(const Event& event) {
+  return event.parent != nullptr ? *event.parent : event;
+}
+[[nodiscard]] inline Event& primary_event(Event& event) {
+  return event.parent != nullptr ? *event.parent : event;
+}
+// The id that records carry.
 [[nodiscard]] inline uint64_t primary_event_id(const Event& event) {
-  return event.parent != nullptr ? event.parent->id : event.id;
+  return primary_event(event).id;
 }
+[[nodiscard]] inline DataRing* ring_of(const Event& event) { return primary_event(event).ring; }
 // Where an AUX leader's trace really goes: the parent's buffer for an inherited event.
-[[nodiscard]] inline AuxArea* aux_area_of(const Event& leader) {
-  return leader.parent != nullptr ? leader.parent->aux : leader.aux;
-}
+[[nodiscard]] inline AuxArea* aux_area_of(const Event& leader) { return primary_event(leader).aux; }
 
 // What a PMU's events may ask of AUX tracing (A7), before the group is looked at. 0 or
 // EOPNOTSUPP  aux_output or aux_start_paused on a PMU without it; aux_output with pause or resume
@@ -100,6 +135,7 @@ enum class AuxLink : uint8_t {
   kNoAuxOutput,    // aux_output, but the leader's PMU does not take this event's records
   kNoPause,        // aux_pause or aux_resume, but the leader's PMU cannot
   kNoSnapshot,     // aux_sample_size, but the leader's PMU has no snapshot_aux
+  kNotOverwrite,   // aux_sample_size, but the leader's AUX area is mapped in normal mode
   kLeaderGone,     // the leader's last reference is already dropped
   kAlreadyLinked,  // the event has a leader
 };
@@ -115,5 +151,10 @@ enum class AuxLink : uint8_t {
 void put_aux_event(Event& event);
 // Drops the reference that init() gave, after put_aux_event().
 void close_event(Event& event);
+
+// References of other kinds, such as an inherited event's on its parent. False, and none taken, if
+// the last one is already dropped.
+[[nodiscard]] bool take_reference(Event& event);
+void drop_reference(Event& event);
 
 }  // namespace auxtrail::event

@@ -18,7 +18,7 @@ const Pmu* hardware_pmu(const Event& leader) {
 }  // namespace
 
 int check_leader(const Event& leader, const perf_event_attr& attr, uint32_t task) {
-  if (leader.refcount.load() == 0 || leader.state == EventState::kError) return ENODEV;
+  if (leader.refcount.load() == 0 || leader.state <= EventState::kExit) return ENODEV;
   return task != 0 && leader.attr.inherit != attr.inherit ? EINVAL : 0;
 }
 

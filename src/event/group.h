@@ -22,7 +22,7 @@ namespace auxtrail::event {
 }
 
 // Before the event is made of `attr`, for a task (0: for a CPU whatever runs there). 0 or
-// ENODEV  the leader was closed, or can never count again
+// ENODEV  the leader was closed, or its task has exited
 // EINVAL  of a task's events one is inherited and the other is not
 [[nodiscard]] int check_leader(const Event& leader, const perf_event_attr& attr, uint32_t task);
 

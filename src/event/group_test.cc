@@ -32,6 +32,8 @@ TEST_F(GroupTest, A6_ADeadLeaderIsGone) {
   Event& leader = make();
   EXPECT_EQ(check_leader(leader, {}, 1), 0);
   leader.state = EventState::kError;
+  EXPECT_EQ(check_leader(leader, {}, 1), 0) << "it may be enabled again";
+  leader.state = EventState::kExit;
   EXPECT_EQ(check_leader(leader, {}, 1), ENODEV);
   Event& closed = make();
   close_event(closed);

@@ -19,6 +19,8 @@ class AuxArea;
 class OutputHandle;
 
 // Capabilities, with the seed's values.
+inline constexpr uint32_t kPmuCapNoInterrupt = 0x1;  // counts only: no sampling
+inline constexpr uint32_t kPmuCapNoNmi = 0x2;  // never overflows in an NMI: any clock may be read
 inline constexpr uint32_t kPmuCapExclusive = 0x10;
 inline constexpr uint32_t kPmuCapITrace = 0x20;
 inline constexpr uint32_t kPmuCapAuxOutput = 0x100;
@@ -28,6 +30,10 @@ inline constexpr uint32_t kPmuCapAuxPause = 0x200;  // of Linux 6.13
 inline constexpr uint32_t kEfStart = 1;   // add: start at once
 inline constexpr uint32_t kEfReload = 2;  // start: reload the period
 inline constexpr uint32_t kEfUpdate = 4;  // stop: bring the counts and the AUX head up to date
+// Of a PMU with kPmuCapAuxPause. They come in "NMI" context, as snapshot_aux does: no transaction
+// begins or ends, and a start(kEfResume) that interrupts or follows a stop() does nothing.
+inline constexpr uint32_t kEfPause = 8;    // stop: pause the tracing
+inline constexpr uint32_t kEfResume = 16;  // start: go on with it
 
 struct Pmu {
   const char* name = nullptr;

@@ -180,12 +180,6 @@ uint32_t stack_dump_bytes(const SampleData& data, const Event& event, uint64_t u
   return static_cast<uint32_t>(wanted < room ? wanted : room);
 }
 
-DataRing* ring_of(const Event& event) {
-  return event.parent != nullptr ? event.parent->ring : event.ring;
-}
-
-void count_lost_sample(Event& event) { event.lost.add(1); }
-
 }  // namespace
 
 uint64_t prepare_sample_aux(const Event& event, const SampleData& data, uint64_t size_bytes) {
@@ -195,6 +189,7 @@ uint64_t prepare_sample_aux(const Event& event, const SampleData& data, uint64_t
   }
   const AuxArea* area = aux_area_of(*leader);
   if (area == nullptr || !area->attached() || area->in_sampling()) return 0;
+  if (!area->overwrite()) return 0;
   uint64_t size = size_bytes < area->size_bytes() ? size_bytes : area->size_bytes();
   if (leader->pmu->aux_available != nullptr) {
     const uint64_t available = leader->pmu->aux_available(*leader);
@@ -263,14 +258,18 @@ void output_sample_id(OutputHandle& handle, const SampleData& data, const Event&
 }
 
 bool output_begin(OutputHandle& handle, uint64_t size_bytes, const SampleData& data, Event& event) {
-  const uint64_t lost_record_bytes = sizeof(perf_event_header) + 16 + sample_id_bytes(event);
+  Event& primary = primary_event(event);
+  const uint64_t lost_record_bytes = sizeof(perf_event_header) + 16 + sample_id_bytes(primary);
   uint64_t lost = 0;
-  if (!ring_of(event)->begin(handle, size_bytes, lost_record_bytes, lost)) return false;
+  if (!primary.ring->begin(handle, size_bytes, lost_record_bytes, lost)) {
+    primary.lost.add(1);
+    return false;
+  }
   if (lost != 0) {
     handle.put(perf_event_header{PERF_RECORD_LOST, 0, static_cast<uint16_t>(lost_record_bytes)});
-    handle.put(event.id);
+    handle.put(primary.id);
     handle.put(lost);
-    output_sample_id(handle, data, event);
+    output_sample_id(handle, data, primary);
   }
   return true;
 }
@@ -283,15 +282,15 @@ Outcome event_output(Event& event, SampleData& data) {
   perf_event_header header{};
   if (!prepare_sample(header, data, event)) {
     ring->count_lost(1);
-    count_lost_sample(event);
+    primary_event(event).lost.add(1);
     return Outcome::kTooLarge;
   }
   OutputHandle handle;
-  if (!output_begin(handle, header.size, data, event)) {
-    count_lost_sample(event);
-    return Outcome::kLost;
-  }
+  if (!output_begin(handle, header.size, data, event)) return Outcome::kLost;
   output_sample(handle, header, data, event);
+  if (event.attr.wakeup_events != 0 && event.attr.watermark == 0) {
+    ring->count_wakeup_event(event.attr.wakeup_events);
+  }
   ring->end(handle);
   return Outcome::kWritten;
 }

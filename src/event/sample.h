@@ -101,9 +101,9 @@ void output_sample(OutputHandle& handle, const perf_event_header& header, const 
 [[nodiscard]] uint32_t sample_id_bytes(const Event& event);
 void output_sample_id(OutputHandle& handle, const SampleData& data, const Event& event);
 
-// Reserves room for a record of `size_bytes` in the event's ring, writing the PERF_RECORD_LOST that
-// is due first. False, and counted, when there is no room. After true, event.ring->end(handle) must
-// follow.
+// Reserves room for a record of `size_bytes` in the event's ring (ring_of(event), its parent's if
+// it is inherited), writing the PERF_RECORD_LOST that is due first. False, and counted, when there
+// is no room. After true, that ring's end(handle) must follow.
 [[nodiscard]] bool output_begin(OutputHandle& handle, uint64_t size_bytes, const SampleData& data,
                                 Event& event);
 
