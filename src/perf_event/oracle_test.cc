@@ -47,11 +47,18 @@ class Program {
  public:
   Program(uint64_t seed, const Settings& settings, const User& user)
       : random_(seed), played_(settings, user) {}
+  // Whatever the program has left open.
   ~Program() {
-    for (const Mapped& area : mapped_) real_.munmap(area.real, area.length);
-    for (const Opened& event : opened_) {
-      if (!event.closed) real_.close(event.real);
+    for (const Mapped& area : mapped_) {
+      real_.munmap(area.real, area.length);
+      played_.munmap(area.played, area.length);
     }
+    for (const Opened& event : opened_) {
+      if (event.closed) continue;
+      real_.close(event.real);
+      played_.close(event.played);
+    }
+    EXPECT_TRUE(played_.kernel.nothing_left());
   }
 
   void run(int steps) {
@@ -339,6 +346,7 @@ class Program {
     if (same("munmap", played, real)) {
       mapped_.erase(mapped_.begin() + static_cast<long>(number));
       forget(area.event);
+      if (opened_[area.event].closed) reschedule();
     }
   }
   void remap() {

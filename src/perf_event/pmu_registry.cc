@@ -13,20 +13,15 @@ void PmuRegistry::add(const event::Pmu& pmu, PmuContextOf context) {
 
 int PmuRegistry::init(PerfEvent& event, const perf_event_attr& attr, uint64_t id, uint32_t tid,
                       int cpu) {
-  const auto init_on = [&](RegisteredPmu& registered) {
-    void* const context = registered.context ? registered.context(tid, cpu) : nullptr;
-    const int error = event.init(attr, id, *registered.pmu, context);
-    if (error == 0) event.registration = &registered;
-    return error;
-  };
   const auto named = std::find_if(pmus_.begin(), pmus_.end(), [&](const auto& registered) {
     return registered->pmu->type == attr.type;
   });
-  if (named != pmus_.end()) return init_on(**named);
-  for (const auto& registered : pmus_) {
-    if (const int error = init_on(*registered); error != ENOENT) return error;
-  }
-  return ENOENT;
+  if (named == pmus_.end()) return ENOENT;
+  RegisteredPmu& registered = **named;
+  void* const context = registered.context ? registered.context(tid, cpu) : nullptr;
+  const int error = event.init(attr, id, *registered.pmu, context);
+  if (error == 0) event.registration = &registered;
+  return error;
 }
 
 int PmuRegistry::count_exclusive(PerfEvent& event) {
