@@ -37,6 +37,9 @@ void pause_aux(Event& leader, bool pause) {
 bool run_pending(Event& event) {
   if (!event.pending_disable.exchange(false)) return false;
   if (event.state < EventState::kInactive) return false;
+  for (Event* sibling = event.siblings; sibling != nullptr; sibling = sibling->next_sibling) {
+    sibling->schedule_out();
+  }
   event.schedule_out();
   event.state = EventState::kOff;
   return true;

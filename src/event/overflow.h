@@ -23,7 +23,8 @@ Outcome event_overflow(Event& event, SampleData& data);
 // not active only remembers it.
 void pause_aux(Event& leader, bool pause);
 
-// Disables the event if that is pending: off its PMU, state kOff. True if it did.
+// Disables the event if that is pending: off its PMU, its siblings with it if it leads a group,
+// state kOff. True if it did.
 bool run_pending(Event& event);
 
 // Marks the area as being paused or resumed. `entered` is false inside of another.
