@@ -33,7 +33,7 @@
 namespace auxtrail::channel {
 
 inline constexpr uint32_t kMagic = 0x4c585541;  // "AUXL"
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHeaderBytes = kPageBytes;
 inline constexpr uint32_t kSlotCount = 64;
@@ -70,6 +70,7 @@ enum class Reason : uint32_t {
   kHandlersReplaced,  // the program replaced our fault handlers behind our back
   kAlternateStack,  // a handler on an alternate stack: a signal under the window would use its top
   kInterposed,      // a function of the unit's own, in front of libc's
+  kSignal,          // continuous tracing: a signal for the program is due
   kCount
 };
 inline constexpr size_t kReasonCount = static_cast<size_t>(Reason::kCount);
@@ -105,9 +106,13 @@ struct SessionConfig {
   uint32_t aux_pages = 0;         // per thread, 2^n
   uint32_t inherit_children = 1;  // 0 with --no-inherit: forked processes are left alone
   uint32_t end_by_trap = 0;       // 1: every window, for tests (else where a stub can't end it)
+  uint32_t continuous = 0;        // 1: threads are traced all the time, not from each overflow on
+  uint32_t psb_period_bytes = 0;  // of continuous tracing
 };
 
-// Unit -> recorder, one message, with SCM_RIGHTS {memfd[, trigger fd]}; without any if declined.
+// Unit -> recorder, one message, with SCM_RIGHTS {memfd[, trigger fd[, entry event's fd]]}; without
+// any if declined.
+inline constexpr size_t kMaxDescriptors = 3;
 struct Hello {
   uint32_t magic = kMagic;
   uint32_t version = kVersion;

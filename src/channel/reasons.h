@@ -27,6 +27,7 @@ inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {
     "handlers replaced",
     "alternate stack",
     "interposed call",
+    "signal",
 };
 
 inline constexpr std::array<std::string_view, kDeclinedCount> kDeclinedNames = {

@@ -24,6 +24,8 @@ class PacketWriter {
   explicit PacketWriter(uint8_t* buffer) : at_(buffer), start_(buffer) {}
 
   [[nodiscard]] size_t size_bytes() const { return static_cast<size_t>(at_ - start_); }
+  // Goes on at another place, as if it followed: outcomes not written yet and the last IP stay.
+  void continue_in(uint8_t* buffer) { at_ = start_ = buffer; }
 
   void psb() {
     for (int i = 0; i < 8; ++i) put16(0x8202);
@@ -67,15 +69,20 @@ class PacketWriter {
     mode_exec_64();
     tip_pge(start_ip);
   }
-  // A whole sample that only states the position: a PSB+ with tracing on at `ip`, and off again
-  // there. An empty AUX sample would make Linux perf show the previous sample's branches.
-  void position_only(uint64_t ip, uint64_t tsc_value) {
+  // A PSB+ within a trace, which goes on at `ip`.
+  void psb_plus(uint64_t ip, uint64_t tsc_value) {
+    flush_tnt();
     psb();
     tsc(tsc_value);
     cbr(kNominalRatio);
     mode_exec_64();
     fup(ip);
     psbend();
+  }
+  // A whole sample that only states the position: a PSB+ with tracing on at `ip`, and off again
+  // there. An empty AUX sample would make Linux perf show the previous sample's branches.
+  void position_only(uint64_t ip, uint64_t tsc_value) {
+    psb_plus(ip, tsc_value);
     fup(ip);
     tip_pgd_no_ip();
   }

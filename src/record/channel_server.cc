@@ -22,7 +22,6 @@ namespace auxtrail::record {
 namespace {
 
 constexpr int kBacklog = 1024;
-constexpr size_t kMaxDescriptors = 4;
 constexpr uint64_t kSilenceLimitNs = 10'000'000'000;
 constexpr int kTickMs = 1000;
 
@@ -69,7 +68,7 @@ struct Message {
 
 Message receive_message(int socket, void* buffer, size_t size) {
   iovec part{buffer, size};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxDescriptors * sizeof(int))> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(channel::kMaxDescriptors * sizeof(int))> control{};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
@@ -252,7 +251,8 @@ Status ChannelServer::admit(Connection& connection, std::vector<UniqueFd> descri
   if (descriptors.empty()) return refuse(connection.pid, "it sent no memory");
   const size_t size_bytes = channel::memory_bytes(config.data_pages, config.aux_pages);
   connection.memory_fd = std::move(descriptors[0]);
-  if (descriptors.size() > 1) connection.trigger = std::move(descriptors[1]);
+  descriptors.erase(descriptors.begin());
+  connection.triggers = std::move(descriptors);
   AUXTRAIL_TRY(check_memory(connection.memory_fd.get(), size_bytes, connection.pid));
   void* address = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                          connection.memory_fd.get(), 0);

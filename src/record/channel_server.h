@@ -35,9 +35,9 @@ struct Connection {
   uint64_t time_ns = 0;  // when it was accepted: the process has done nothing since
   channel::Hello hello;
   UniqueFd memory_fd;
-  Mapping memory;    // channel::memory_bytes() of the session's page counts
-  UniqueFd trigger;  // the trigger's perf event lives as long as this is open; may be empty
-  UniqueFd pidfd;    // readable when the process has ended; may be empty on old kernels
+  Mapping memory;                  // channel::memory_bytes() of the session's page counts
+  std::vector<UniqueFd> triggers;  // the triggers' perf events live as long as these are open
+  UniqueFd pidfd;  // readable when the process has ended; may be empty on old kernels
   std::optional<ProcProcess> process;  // with ServerOptions::read_processes
 };
 

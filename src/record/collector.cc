@@ -222,7 +222,7 @@ void Collector::check(Status status) {
 }
 
 void Collector::stop_sampling() {
-  for (TracedProcess& process : processes_) process.stop_trigger();
+  for (TracedProcess& process : processes_) process.stop_triggers();
 }
 
 TracedProcess::Context Collector::context() {

@@ -22,7 +22,7 @@ TracedProcess::TracedProcess(Connection connection, const channel::SessionConfig
 void TracedProcess::answer_stop_request() {
   std::atomic<uint32_t>& request = header().stop_requested;
   if (request.load(std::memory_order_relaxed) != channel::kStopRequested) return;
-  stop_trigger();
+  stop_triggers();
   request.store(channel::kStopDone, std::memory_order_release);
 }
 

@@ -45,8 +45,8 @@ class TracedProcess {
 
   // Whether the process has ended (all of its threads).
   [[nodiscard]] bool ended() const;
-  // Lets go of the trigger's event: no more overflows, the process runs on natively.
-  void stop_trigger() { connection_.trigger.reset(); }
+  // Lets go of the triggers' events: no more overflows, the process runs on natively.
+  void stop_triggers() { connection_.triggers.clear(); }
   // True once each time the unit reports changed executable mappings.
   [[nodiscard]] bool mappings_changed();
 

@@ -178,7 +178,7 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
   Block& fresh = blocks_[block_count_];
   Translator translator(*this, *segment, *arena, marks_ + mark_count_, exits_ + exit_count_,
                         exit_count_);
-  if (!translator.translate(pc, &fresh)) {
+  if (!translator.translate(pc, &fresh, session.config.continuous != 0)) {
     *why = translator.refusal();
     return nullptr;
   }
@@ -355,6 +355,17 @@ bool CodeCache::in_cache(uint64_t address) const {
   return false;
 }
 
+bool CodeCache::in_stub(uint64_t address) const {
+  const size_t count = __atomic_load_n(&arena_count_, __ATOMIC_ACQUIRE);
+  for (size_t i = 0; i < count; ++i) {
+    if (address >= reinterpret_cast<uint64_t>(arenas_[i].base) &&
+        address < reinterpret_cast<uint64_t>(arenas_[i].stubs_end)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool CodeCache::locate(uint64_t address, const Block** block, const InsnMark** mark) const {
   const auto* code = reinterpret_cast<const uint8_t*>(address);
   const size_t arenas = __atomic_load_n(&arena_count_, __ATOMIC_ACQUIRE);
@@ -373,7 +384,7 @@ bool CodeCache::locate(uint64_t address, const Block** block, const InsnMark** m
     }
     if (low == 0) return false;
     const Block& found = blocks_[arena.blocks[low - 1]];
-    if (code >= found.code + found.body_bytes) return false;
+    if (code >= found.code + found.body_bytes || found.mark_count == 0) return false;
     const auto offset = static_cast<uint32_t>(code - found.code);
     const InsnMark* best = &marks_[found.first_mark];
     for (uint32_t i = 1; i < found.mark_count; ++i) {
@@ -452,7 +463,7 @@ bool CodeCache::add_arena(uint64_t near_start, uint64_t near_end) {
   arena.indirect_stub = emit.here();
   emit_common_stub(emit, StubEntry::kNoneLive, reinterpret_cast<uint64_t>(&unit_indirect));
   emit.align(16);
-  arena.used = emit.here();
+  arena.used = arena.stubs_end = emit.here();
   __atomic_store_n(&arena_count_, arena_count_ + 1, __ATOMIC_RELEASE);
   return true;
 }

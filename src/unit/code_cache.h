@@ -97,6 +97,8 @@ class CodeCache {
 
   // Any thread, any time: is `address` in translated code or a stub?
   [[nodiscard]] bool in_cache(uint64_t address) const;
+  // Is it in one of the common stubs, on the way to or from C++ code?
+  [[nodiscard]] bool in_stub(uint64_t address) const;
   // The superblock and instruction whose translation holds `address`; false in stubs.
   bool locate(uint64_t address, const Block** block, const InsnMark** mark) const;
   [[nodiscard]] uint64_t exit_trap() const { return exit_trap_; }
@@ -115,8 +117,9 @@ class CodeCache {
     uint8_t* unlogged_stub;  // common code behind direct exits (exit_code.h)
     uint8_t* logged_stub;
     uint8_t* indirect_stub;  // common code behind indirect lookups that miss
-    uint8_t* prefaulted;     // memory is there up to here
-    uint32_t* blocks;        // ids in the order of their code
+    uint8_t* stubs_end;
+    uint8_t* prefaulted;  // memory is there up to here
+    uint32_t* blocks;     // ids in the order of their code
     uint32_t block_count = 0;
 
     [[nodiscard]] bool has_room(size_t bytes) const { return used + bytes <= end; }

@@ -27,12 +27,6 @@
 namespace auxtrail::unit {
 namespace {
 
-// prctl() options after which the kernel may answer the unit's own system calls with a signal.
-bool forbids_our_calls(int option) {
-  constexpr int kSyscallUserDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH
-  return option == PR_SET_SECCOMP || option == kSyscallUserDispatch;
-}
-
 using SignalFunction = sighandler_t(int, sighandler_t);
 using PthreadCreateFunction = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 
@@ -202,6 +196,11 @@ void* start_thread(void* given) {
 }
 
 }  // namespace
+
+bool forbids_our_calls(int option) {
+  constexpr int kSyscallUserDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH
+  return option == PR_SET_SECCOMP || option == kSyscallUserDispatch;
+}
 
 void resolve_interposed() {
   (void)real_sigaction.get();

@@ -12,6 +12,10 @@ void resolve_interposed_old_signals();
 // kept.
 void hand_over_trap();
 
+// Whether after prctl() with that option the kernel may answer the unit's own system calls with a
+// signal.
+bool forbids_our_calls(int option);
+
 // Whether the program asked signal() to install handlers of this watched signal that interrupt
 // system calls (siginterrupt(3)).
 bool is_interrupting(int signal);

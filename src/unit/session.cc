@@ -94,7 +94,7 @@ void initialise_memory(std::byte* memory, const SessionConfig& config) {
 
 bool send_hello(int fd, const Hello& hello, const int* descriptors, size_t count) {
   iovec part{const_cast<Hello*>(&hello), sizeof hello};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(channel::kMaxDescriptors * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -158,6 +158,7 @@ bool start_on(int fd) {
   Hello hello;
   hello.pid = window_config.pid;
   hello.memory_bytes = bytes;
+  if (session.config.continuous != 0) watch_all_signals();
   const OpenTrigger trigger = trigger_open(session.config.trigger);
   hello.trigger = trigger.kind;
   hello.trigger_errno = trigger.kernel_errno;
@@ -166,10 +167,16 @@ bool start_on(int fd) {
     window_config.period = window_config.period_ns = 1000000000 / trigger.timer_hz;
     cap_period();
   }
-  const int descriptors[2] = {memfd, trigger.fd};
-  const bool sent = send_hello(fd, hello, descriptors, trigger.fd >= 0 ? 2 : 1);
-  sys::close(memfd);
-  if (trigger.fd >= 0) sys::close(trigger.fd);  // the recorder holds it now, or nobody does
+  int descriptors[channel::kMaxDescriptors] = {memfd};
+  size_t count = 1;
+  if (trigger.fd >= 0) descriptors[count++] = trigger.fd;
+  if (session.config.continuous != 0 && trigger.kind == channel::Trigger::kKernelEvent) {
+    const int entry = entry_event_open(session.config.trigger);
+    if (entry >= 0) descriptors[count++] = entry;
+  }
+  const bool sent = send_hello(fd, hello, descriptors, count);
+  // The recorder holds them now, or nobody does.
+  for (size_t i = 0; i < count; ++i) sys::close(descriptors[i]);
   if (!sent) {
     trigger_close();
     session_forget();
@@ -201,7 +208,10 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   thread.holds_lock = false;
   thread.leaving = false;
   thread.delivering = false;
-  thread.pt.windowed = true;
+  thread.pt.windowed = config.continuous == 0;
+  thread.gate_rsp = 0;
+  thread.sample_due = false;
+  thread.stepping = false;
   const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
   const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;
   if (slot.control->data_size != data_bytes) {  // first owner of this slot

@@ -6,12 +6,14 @@
 
 #include "unit/code_cache.h"
 #include "unit/context.h"
+#include "unit/continuous.h"
 #include "unit/interpose.h"
 #include "unit/overflow.h"
 #include "unit/signal_set.h"
 #include "unit/small_stacks.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
+#include "unit/syscall_gate.h"
 #include "unit/thread_state.h"
 #include "unit/window.h"
 #include "unit/window_leave.h"
@@ -19,11 +21,21 @@
 namespace auxtrail::unit {
 namespace {
 
-constexpr int kWatched[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
-constexpr size_t kWatchedCount = sizeof kWatched / sizeof kWatched[0];
-constexpr int kTrapPerf = 6;  // TRAP_PERF
+// Those that an instruction can raise.
+constexpr int kFive[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+constexpr uint64_t kFiveBits = signal_bit(SIGSEGV) | signal_bit(SIGBUS) | signal_bit(SIGFPE) |
+                               signal_bit(SIGILL) | signal_bit(SIGTRAP);
+constexpr int kSignals = 64;
+// They end a program with a core dump: there the last AUX bytes are of use.
+constexpr uint64_t kCrashBits = signal_bit(SIGABRT) | signal_bit(SIGQUIT) | signal_bit(SIGSYS) |
+                                signal_bit(SIGXCPU) | signal_bit(SIGXFSZ);
+constexpr uint64_t kNeverWatched = signal_bit(SIGKILL) | signal_bit(SIGSTOP) |
+                                   uint64_t{3} << 31;  // SIGCANCEL and SIGSETXID are libc's own
+constexpr int kTrapTrace = 2;                          // TRAP_TRACE
+constexpr int kTrapPerf = 6;                           // TRAP_PERF
 
-KernelAction program_action[kWatchedCount];
+KernelAction program_action[kSignals + 1];
+uint64_t watched_bits = kFiveBits;
 uint32_t action_lock;
 bool installed;
 int owner_pid;
@@ -44,11 +56,12 @@ volatile uint64_t* map_fork_mark() {
   return mark;
 }
 
-size_t index_of(int signal) {
-  for (size_t i = 0; i < kWatchedCount; ++i) {
-    if (kWatched[i] == signal) return i;
+// Calls `function`(signal) for each watched one.
+template <class Function>
+void for_each_watched(Function function) {
+  for (uint64_t bits = watched_bits; bits != 0; bits &= bits - 1) {
+    function(__builtin_ctzll(bits) + 1);
   }
-  return kWatchedCount;
 }
 
 bool is_default(const KernelAction& action) {
@@ -80,7 +93,9 @@ uint64_t set_mask(uint64_t mask) {
 
 // What the kernel is told for a given wish of the program's.
 KernelAction effective(int signal, const KernelAction& wish) {
+  const bool is_one_of_five = (signal_bit(signal) & kFiveBits) != 0;
   if (is_ignored(wish) && signal != SIGTRAP) return wish;
+  if (is_default(wish) && !is_one_of_five && (signal_bit(signal) & kCrashBits) == 0) return wish;
   KernelAction action;
   action.handler = reinterpret_cast<void*>(&auxtrail_signal_entry);
   action.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
@@ -88,14 +103,11 @@ KernelAction effective(int signal, const KernelAction& wish) {
   if (is_default(wish) || is_ignored(wish)) {
     action.flags |= SA_ONSTACK | SA_RESTART;
   } else {
-    action.flags |= wish.flags & (SA_ONSTACK | SA_RESTART);
+    action.flags |= wish.flags & (SA_ONSTACK | SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
   }
   if (signal == SIGTRAP) action.flags |= SA_RESTART;
-  // All but the watched signals wait while we work; the program's own mask is set before its
-  // handler runs.
-  action.mask = kAllSignals;
-  for (const int watched : kWatched) action.mask &= ~signal_bit(watched);
-  action.mask |= signal_bit(signal);
+  // All but the five wait while we work; the program's own mask is set before its handler runs.
+  action.mask = ~kFiveBits | signal_bit(signal);
   return action;
 }
 
@@ -117,16 +129,18 @@ class ActionLock {
   uint64_t old_mask_;
 };
 
-bool is_trigger(int signal, const siginfo_t& info) {
-  if (signal != SIGTRAP) return false;
+// kTriggerCookie, kEntryCookie, or 0 if it is neither's.
+uint64_t cookie_of(int signal, const siginfo_t& info) {
+  if (signal != SIGTRAP) return 0;
+  uint64_t data = 0;
   if (info.si_code == kTrapPerf) {
-    uint64_t data;
     __builtin_memcpy(&data, reinterpret_cast<const char*>(&info) + 24, sizeof data);
-    return data == kTriggerCookie;
+  } else if (info.si_code == SI_TIMER) {
+    data = reinterpret_cast<uint64_t>(info.si_value.sival_ptr);
   }
-  return info.si_code == SI_TIMER &&
-         info.si_value.sival_ptr == reinterpret_cast<void*>(kTriggerCookie);
+  return data == kTriggerCookie || data == kEntryCookie ? data : 0;
 }
+bool is_trigger(int signal, const siginfo_t& info) { return cookie_of(signal, info) != 0; }
 bool was_deferred(const siginfo_t& info) {
   if (info.si_code != kTrapPerf) return false;
   uint32_t flags;
@@ -157,7 +171,7 @@ void end_window(Thread& thread, EndRequest request) {
 
 void hold(Thread& thread, int signal, const siginfo_t& info) {
   thread.held_signals |= signal_bit(signal);
-  __builtin_memcpy(thread.held_info[index_of(signal)], &info, sizeof info);
+  __builtin_memcpy(thread.held_info[signal - 1], &info, sizeof info);
 }
 
 // The kernel builds the frames of two signals that are due at once before either handler runs: the
@@ -206,6 +220,14 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
     return delay_in_unit(thread, signal, info, context);
   }
   const uint64_t ip = program_register(context, REG_RIP);
+  if (tls_block.state == UnitState::kSyscall && is_in_gate(context)) {
+    leave_gate(*thread, context);
+    return false;
+  }
+  if (thread->stepping && signal == SIGTRAP && info.si_code == kTrapTrace) {
+    continuous_step(*thread, context);
+    return true;
+  }
   // Sent by somebody, or a trap that no instruction of the window raised: a perf event's of the
   // program, a debugger's.
   if (info.si_code <= 0 || (signal == SIGTRAP && info.si_code != SI_KERNEL)) {
@@ -262,7 +284,7 @@ uint64_t interrupted_mask(ucontext_t& context) {
 
 // The program's own signal: returns its handler, or null if there is nothing to call.
 void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
-  const KernelAction action = program_action[index_of(signal)];
+  const KernelAction action = program_action[signal];
   if (is_default(action) || (is_ignored(action) && info.si_code > 0)) {
     default_action(signal, info, context);
     return nullptr;
@@ -282,7 +304,7 @@ void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
 // What comes of a signal: the program's handler for it, or null if there is nothing to call.
 void* route(int signal, siginfo_t& info, ucontext_t& context) {
   if (is_trigger(signal, info)) {
-    on_overflow(context, was_deferred(info));
+    on_overflow(context, was_deferred(info), cookie_of(signal, info) == kTriggerCookie);
     return nullptr;
   }
   if (handle_in_unit(signal, info, context)) return nullptr;
@@ -309,7 +331,9 @@ extern "C" __attribute__((visibility("hidden"))) void* auxtrail_route_signal(int
   return handler;
 }
 
-bool is_watched_signal(int signal) { return index_of(signal) != kWatchedCount; }
+bool is_watched_signal(int signal) {
+  return signal > 0 && signal <= kSignals && (watched_bits & signal_bit(signal)) != 0;
+}
 
 bool handlers_installed() {
   if (!installed) return false;
@@ -320,17 +344,17 @@ bool handlers_installed() {
 
 void remove_handlers() {
   installed = false;
-  for (size_t i = 0; i < kWatchedCount; ++i) {
+  for_each_watched([](int signal) {
     KernelAction now;
-    (void)kernel_sigaction(kWatched[i], nullptr, &now);
-    if (now.handler != reinterpret_cast<void*>(&auxtrail_signal_entry)) continue;
-    KernelAction action = program_action[i];
+    (void)kernel_sigaction(signal, nullptr, &now);
+    if (now.handler != reinterpret_cast<void*>(&auxtrail_signal_entry)) return;
+    KernelAction action = program_action[signal];
     action.flags |= kRestorerFlag;
     if (action.restorer == nullptr) {
       action.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
     }
-    (void)kernel_sigaction(kWatched[i], &action, nullptr);
-  }
+    (void)kernel_sigaction(signal, &action, nullptr);
+  });
   hand_over_trap();
 }
 
@@ -347,16 +371,16 @@ bool signals_after_fork() {
 void replay_held_signals(Thread& thread, uint64_t program_mask) {
   if (thread.held_signals == 0) return;
   (void)set_mask(kAllSignals);
-  for (size_t i = 0; i < kWatchedCount; ++i) {
-    if ((thread.held_signals & signal_bit(kWatched[i])) == 0) continue;
+  for (const int signal : kFive) {
+    if ((thread.held_signals & signal_bit(signal)) == 0) continue;
     siginfo_t info;
-    __builtin_memcpy(&info, thread.held_info[i], sizeof info);
+    __builtin_memcpy(&info, thread.held_info[signal - 1], sizeof info);
     // With the signal blocked natively, only one for this very thread would be here now: another is
     // the whole process's, for a thread that does not block it or waits for it.
-    if ((program_mask & signal_bit(kWatched[i])) != 0 && info.si_code != SI_TKILL) {
-      (void)sys::call(SYS_rt_sigqueueinfo, sys::getpid(), kWatched[i], sys::arg(&info));
+    if ((program_mask & signal_bit(signal)) != 0 && info.si_code != SI_TKILL) {
+      (void)sys::call(SYS_rt_sigqueueinfo, sys::getpid(), signal, sys::arg(&info));
     } else {
-      send_to_this_thread(kWatched[i], info);
+      send_to_this_thread(signal, info);
     }
   }
   thread.held_signals = 0;
@@ -364,13 +388,13 @@ void replay_held_signals(Thread& thread, uint64_t program_mask) {
 
 int install_handlers() {
   const ActionLock lock;
-  for (size_t i = 0; i < kWatchedCount; ++i) {
-    const long result = kernel_sigaction(kWatched[i], nullptr, &program_action[i]);
+  for (const int signal : kFive) {
+    const long result = kernel_sigaction(signal, nullptr, &program_action[signal]);
     if (sys::is_error(result)) return static_cast<int>(-result);
   }
-  for (size_t i = 0; i < kWatchedCount; ++i) {
-    const KernelAction action = effective(kWatched[i], program_action[i]);
-    const long result = kernel_sigaction(kWatched[i], &action, nullptr);
+  for (const int signal : kFive) {
+    const KernelAction action = effective(signal, program_action[signal]);
+    const long result = kernel_sigaction(signal, &action, nullptr);
     if (sys::is_error(result)) return static_cast<int>(-result);
   }
   owner_pid = sys::getpid();
@@ -379,9 +403,21 @@ int install_handlers() {
   return 0;
 }
 
+void watch_all_signals() {
+  if (watched_bits != kFiveBits) return;  // in a forked child
+  const ActionLock lock;
+  for (int signal = 1; signal <= kSignals; ++signal) {
+    if ((signal_bit(signal) & (kFiveBits | kNeverWatched)) != 0) continue;
+    if (sys::is_error(kernel_sigaction(signal, nullptr, &program_action[signal]))) continue;
+    watched_bits |= signal_bit(signal);
+    const KernelAction action = effective(signal, program_action[signal]);
+    (void)kernel_sigaction(signal, &action, nullptr);
+  }
+}
+
 void exchange_action(int signal, const KernelAction* action, KernelAction* old) {
   const ActionLock lock;
-  KernelAction& mine = program_action[index_of(signal)];
+  KernelAction& mine = program_action[signal];
   if (!is_own_process()) {
     KernelAction before;
     (void)kernel_sigaction(signal, action, &before);
@@ -398,7 +434,7 @@ void exchange_action(int signal, const KernelAction* action, KernelAction* old) 
 }
 
 bool handlers_in_place() {
-  for (const int signal : kWatched) {
+  for (const int signal : kFive) {
     // Its handler is what asks, so it is in place (or calls what was there before).
     if (signal == SIGTRAP) continue;
     KernelAction now;

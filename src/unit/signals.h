@@ -25,8 +25,12 @@ struct KernelAction {
 inline constexpr uint64_t kRestorerFlag = 0x04000000;  // SA_RESTORER
 extern "C" void auxtrail_restore_rt();                 // rt_sigreturn; stack_switch.S
 
-// Whether `signal` is one of the five.
+// Whether the program's disposition of `signal` is kept by the unit: the five; in continuous
+// tracing all but those that libc itself uses and those that can't be handled.
 bool is_watched_signal(int signal);
+// For continuous tracing, in which the program's handlers must be shown its own position: takes
+// over the other dispositions. Single threaded.
+void watch_all_signals();
 
 // Learns the dispositions the process started with and installs the unit's entry. Returns 0 or an
 // errno.
@@ -61,7 +65,8 @@ void exchange_action(int signal, const KernelAction* action, KernelAction* old);
 // sigaction().
 bool handlers_in_place();
 
-// Marks the signals of our trigger: perf_event_attr.sig_data, or sigval of the timers.
-inline constexpr uint64_t kTriggerCookie = 0x6c6961727478;
+// Mark the signals of our triggers: perf_event_attr.sig_data, or sigval of the timers.
+inline constexpr uint64_t kTriggerCookie = 0x6c6961727478;    // the sampler
+inline constexpr uint64_t kEntryCookie = kTriggerCookie + 1;  // only (re)enters the code cache
 
 }  // namespace auxtrail::unit

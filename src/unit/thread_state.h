@@ -24,6 +24,7 @@ enum class UnitState : uint32_t {
   kIdle,         // the thread runs natively
   kWindow,       // the thread runs translated code
   kTranslating,  // our own code works on behalf of a window or is about to open one
+  kSyscall,      // the thread is in a system call of the program's (syscall_gate.h)
 };
 
 struct TlsBlock {
@@ -86,13 +87,21 @@ static_assert(kLogOverrunBytes < 256 && kLogUnits * sizeof(LogEntry) <= kLogAlig
 
 inline constexpr size_t kUnitStackBytes = 32 * 1024;
 
-// Offsets in Thread that the generated stubs use.
+// Offsets in Thread that the generated stubs and syscall_gate.S use.
 inline constexpr int32_t kThreadStackTop = 0;
 inline constexpr int32_t kThreadSavedRsp = 8;
+inline constexpr int32_t kThreadSavedMask = 16;
+inline constexpr int32_t kThreadGateRsp = 24;
+inline constexpr int32_t kThreadGateNext = 32;
+inline constexpr int32_t kThreadGateRax = 40;
 
 struct Thread {
   uint64_t stack_top;  // of the private stack that stubs and handlers run on
   uint64_t saved_rsp;  // the program's rsp while a stub runs there
+  uint64_t saved_mask;  // the program's signal mask during a window
+  uint64_t gate_rsp;    // the unit's rsp while the program's system call is made; 0: it is not
+  uint64_t gate_next;   // the program's instruction after it
+  uint64_t gate_rax;    // what it is called with, then what it returned
 
   uint64_t log_end;    // kLogAlignment-aligned
   uint64_t log_start;  // of the current chunk
@@ -106,20 +115,28 @@ struct Thread {
   uint64_t translation_ticks;   // left for translating cold code; may go below zero for a moment
   uint64_t last_tsc;            // TSC packets of one thread grow strictly
 
-  uint64_t saved_mask;         // the program's signal mask during a window
-  channel::Reason end_reason;  // and why
+  channel::Reason end_reason;  // why the exit trap ends the window
   bool holds_lock;             // the translator lock: a fault while translating must release it
   uint64_t pending_pc;         // where the program goes on if the stub at work has to give up
   bool delivering;             // a record is being written: a fault there breaks the ring
   bool leaving;                // a stub ends the window by signal_return
   SignalReturn signal_return;
   uint64_t held_signals;  // watched signals that somebody sent during a window, by bit
-  alignas(8) char held_info[5][128];
+  alignas(8) char held_info[64][128];
+  // Continuous tracing (continuous.h).
+  uint64_t since_psb;   // bytes in the AUX area behind the last PSB
+  uint64_t poll_ticks;  // when signals were last looked for
+  bool sample_due;      // an overflow that is sampled where the program's position is known next
+  bool stepping;        // single-stepping to that place
   channel::SlotView slot;
   pmu::PtContext pt;
   event::ThreadContext engine;
 };
 static_assert(offsetof(Thread, stack_top) == kThreadStackTop);
 static_assert(offsetof(Thread, saved_rsp) == kThreadSavedRsp);
+static_assert(offsetof(Thread, saved_mask) == kThreadSavedMask);
+static_assert(offsetof(Thread, gate_rsp) == kThreadGateRsp);
+static_assert(offsetof(Thread, gate_next) == kThreadGateNext);
+static_assert(offsetof(Thread, gate_rax) == kThreadGateRax);
 
 }  // namespace auxtrail::unit

@@ -20,7 +20,8 @@ Translator::Translator(CodeCache& cache, const Segment& segment, CodeCache::Aren
       exits_(exits),
       first_exit_(first_exit) {}
 
-bool Translator::translate(uint64_t pc, Block* block) {
+bool Translator::translate(uint64_t pc, Block* block, bool stop_at_syscalls) {
+  stop_at_syscalls_ = stop_at_syscalls;
   emit_.align(16);
   start_ = emit_.here();
   pc_ = pc;
@@ -42,7 +43,8 @@ bool Translator::translate(uint64_t pc, Block* block) {
         isa::decode(reinterpret_cast<const uint8_t*>(pc_), static_cast<size_t>(segment_.end - pc_));
     if (step(insn) == Step::kEnded) break;
   }
-  if (insns_ == 0 || emit_.overflowed()) return false;
+  if (exit_count_ == 0 && insns_ == 0) return false;
+  if (emit_.overflowed()) return false;
   const auto body_bytes = static_cast<uint32_t>(emit_.here() - start_);
   finish();
   if (emit_.overflowed()) {
@@ -100,7 +102,8 @@ Translator::Step Translator::step(const Insn& insn) {
 // superblock.
 Translator::Step Translator::refuse(Reason reason) {
   refusal_ = reason;
-  if (insns_ != 0) leave(pc_, Exit::kEnd, reason);
+  const bool stops = reason == Reason::kSyscall && stop_at_syscalls_;
+  if (insns_ != 0 || stops) leave(pc_, Exit::kEnd, reason);
   return Step::kEnded;
 }
 

@@ -44,7 +44,8 @@ class Translator {
              Exit* exits, uint32_t first_exit);
 
   // Fills `block` (all but first_mark). False if not even the first instruction can be translated.
-  bool translate(uint64_t pc, Block* block);
+  // With `stop_at_syscalls` a superblock that begins with one is nothing but the way out before it.
+  bool translate(uint64_t pc, Block* block, bool stop_at_syscalls);
   [[nodiscard]] channel::Reason refusal() const { return refusal_; }
   [[nodiscard]] uint32_t exit_count() const { return exit_count_; }
 
@@ -93,6 +94,7 @@ class Translator {
   uint64_t hash_ = kHashSeed;
   uint64_t hash_before_mark_ = kHashSeed;
   uint32_t insns_ = 0;
+  bool stop_at_syscalls_ = false;
   uint32_t path_ = kEmptyPath;
   Exit* exits_;
   uint32_t first_exit_;

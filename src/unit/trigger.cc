@@ -20,14 +20,14 @@ uint64_t timer_period_ns = 0;  // 0: the trigger is no timer
 int first_timer = -1;          // of the thread that opened the trigger
 
 // A descriptor or -errno.
-long open_event(const perf_event_attr& attr) {
+long open_event(const perf_event_attr& attr, uint64_t cookie) {
   utsname name{};
   if (sys::is_error(sys::call(SYS_uname, sys::arg(&name))) ||
       !channel::waits_for_blocked_sigtrap(name.release)) {
     return -EINVAL;  // as a kernel says that knows no attr.sigtrap
   }
   perf_event_attr mine = attr;
-  mine.sig_data = kTriggerCookie;
+  mine.sig_data = cookie;
   return sys::call(SYS_perf_event_open, sys::arg(&mine), 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
@@ -58,9 +58,24 @@ uint64_t period_of(const perf_event_attr& attr) {
   return attr.sample_freq != 0 ? 1000000000 / attr.sample_freq : 1000000;
 }
 
+int entry_event_open(const perf_event_attr& sampler) {
+  constexpr uint64_t kPeriodNs = 1000000;
+  perf_event_attr attr = sampler;
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.config = PERF_COUNT_SW_TASK_CLOCK;
+  attr.config1 = 0;
+  attr.config2 = 0;
+  attr.bp_type = 0;
+  attr.exclude_kernel = 1;
+  attr.freq = 0;
+  attr.sample_period = kPeriodNs;
+  const long fd = open_event(attr, kEntryCookie);
+  return sys::is_error(fd) ? -1 : static_cast<int>(fd);
+}
+
 OpenTrigger trigger_open(const perf_event_attr& attr) {
   OpenTrigger result;
-  const long fd = open_event(attr);
+  const long fd = open_event(attr, kTriggerCookie);
   if (!sys::is_error(fd)) {
     result.kind = channel::Trigger::kKernelEvent;
     result.fd = static_cast<int>(fd);

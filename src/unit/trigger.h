@@ -20,6 +20,10 @@ struct OpenTrigger {
 // The period that `attr` asks for; a frequency as nanoseconds between overflows.
 uint64_t period_of(const perf_event_attr& attr);
 
+// The event that brings threads into the code cache in continuous tracing: for samplers that are no
+// clocks. Its descriptor, or -1.
+int entry_event_open(const perf_event_attr& sampler);
+
 // Opens the trigger for the calling thread. A kernel event also covers threads created later; with
 // timers, trigger_start_thread() must run in each new thread.
 OpenTrigger trigger_open(const perf_event_attr& attr);

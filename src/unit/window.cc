@@ -5,11 +5,14 @@
 
 #include "unit/clock.h"
 #include "unit/context.h"
+#include "unit/continuous.h"
 #include "unit/rseq.h"
 #include "unit/session.h"
 #include "unit/signal_set.h"
 #include "unit/sys.h"
+#include "unit/syscall_gate.h"
 #include "unit/window_leave.h"
+#include "unit/window_parts.h"
 
 namespace auxtrail::unit {
 
@@ -19,17 +22,9 @@ WindowConfig window_config;
 
 namespace {
 
-// Pending outcomes of earlier entries that a TIP flushes, what a last entry reaches beyond the
-// log's end, and the window's end.
-constexpr size_t kReservedBytes =
-    8 + kIndirectUnits * kMaxUnitBytes6 / 6 + 1 + pt::PacketWriter::kMaxEndBytes;
 constexpr size_t kMinChunkUnits = 32;
 
 constexpr uint64_t kMaxTranslationUs = 30;
-
-// Blocked during a window: all but those that an instruction of the window itself can raise.
-constexpr uint64_t kWindowMask = ~(signal_bit(SIGSEGV) | signal_bit(SIGBUS) | signal_bit(SIGFPE) |
-                                   signal_bit(SIGILL) | signal_bit(SIGTRAP));
 
 // Time goes by TSC ticks; the rate is learnt from the first overflow on.
 struct TickRate {
@@ -55,6 +50,8 @@ struct TickRate {
 TickRate rate;
 
 bool log_is_full(uint64_t position) { return (position & 0xff00) == 0; }
+
+}  // namespace
 
 void drain(Thread& thread, uint64_t position) {
   pt::PacketWriter writer = thread.writer;
@@ -83,16 +80,22 @@ void drain(Thread& thread, uint64_t position) {
   thread.log_start = position;
 }
 
+void start_log(Thread& thread, size_t units) {
+  thread.log_start = thread.log_end - units * sizeof(LogEntry);
+  tls_block.log = thread.log_start;
+}
+
+namespace {
+
 // Sets the log up for as many units as surely fit the window's remaining bytes; false if too few
 // do.
 bool next_chunk(Thread& thread) {
-  const size_t used = thread.writer.size_bytes() + kReservedBytes;
+  const size_t used = thread.writer.size_bytes() + packet_room(0);
   if (used >= thread.window_limit_bytes) return false;
   size_t units = (thread.window_limit_bytes - used) * 6 / kMaxUnitBytes6;
   if (units < kMinChunkUnits) return false;
   if (units > kLogUnits) units = kLogUnits;
-  thread.log_start = thread.log_end - units * sizeof(LogEntry);
-  tls_block.log = thread.log_start;
+  start_log(thread, units);
   return true;
 }
 
@@ -109,7 +112,8 @@ bool out_of_time(Thread& thread) {
 
 Block* get_block(Thread& thread, uint64_t pc, Reason* why) {
   const uint64_t start = ticks();
-  const bool may_translate = static_cast<int64_t>(thread.translation_ticks) > 0;
+  const bool may_translate =
+      session.config.continuous != 0 || static_cast<int64_t>(thread.translation_ticks) > 0;
   const uint64_t before = code_cache.blocks_translated();
   Block* block = code_cache.get(pc, may_translate, why);
   const uint64_t made = code_cache.blocks_translated() - before;
@@ -124,21 +128,16 @@ Block* get_block(Thread& thread, uint64_t pc, Reason* why) {
   return block;
 }
 
-constexpr uint32_t kNoExit = ~uint32_t{0};
+}  // namespace
 
-// Where to go on for the program address `pc`, if the window goes on: a superblock's code. The exit
-// of that number, or else the table of indirect branches, leads there by itself from now on.
-uint64_t continue_at(Thread& thread, uint64_t pc, uint32_t exit_number) {
+uint64_t continue_at(Thread& thread, uint64_t pc, Link link, uint32_t exit_number) {
   if (!code_cache.try_lock()) return end_from_stub(thread, pc, Reason::kCacheBusy);
   thread.holds_lock = true;
   Reason why = Reason::kFull;
   Block* block = get_block(thread, pc, &why);
   if (block != nullptr) {
-    if (exit_number != kNoExit) {
-      code_cache.chain(exit_number, *block);
-    } else {
-      code_cache.publish_indirect(*block);
-    }
+    if (link == Link::kExit) code_cache.chain(exit_number, *block);
+    if (link == Link::kIndirect) code_cache.publish_indirect(*block);
   }
   thread.holds_lock = false;
   code_cache.unlock();
@@ -146,9 +145,13 @@ uint64_t continue_at(Thread& thread, uint64_t pc, uint32_t exit_number) {
   return reinterpret_cast<uint64_t>(block->code);
 }
 
-// The log is full: turns it into packets. kCount to go on, else why the window ends.
-Reason refill(Thread& thread) {
+namespace {
+
+// The log is full, and `pc` comes next: turns it into packets. kCount to go on, else why the window
+// ends.
+Reason refill(Thread& thread, uint64_t pc) {
   drain(thread, tls_block.log);
+  if (session.config.continuous != 0) return continuous_refill(thread, pc);
   if (!next_chunk(thread)) return Reason::kFull;
   return out_of_time(thread) ? Reason::kTimeBudget : Reason::kCount;
 }
@@ -164,10 +167,11 @@ void add(std::atomic<uint64_t>& counter, uint64_t amount) {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }
 
-void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
+}  // namespace
+
+void write_sample(Thread& thread, uint64_t pc) {
   channel::Counters& counters = thread.slot.header->counters;
   thread.delivering = true;
-  thread.engine.aux().commit(thread.writer.size_bytes());
   const event::OverflowResult result = thread.engine.overflow({.ip = pc,
                                                                .pid = window_config.pid,
                                                                .tid = tls_block.tid,
@@ -182,14 +186,26 @@ void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
   } else {
     add(counters.lost_samples, 1);
   }
-  add(counters.branches, thread.window_branches);
-  add(counters.ended_by[static_cast<size_t>(reason)], 1);
-  add(counters.window_ns, (ticks() - thread.window_start_ticks) * 1000 / rate.per_us);
+}
+
+void count(Thread& thread, Reason reason) {
+  add(thread.slot.header->counters.ended_by[static_cast<size_t>(reason)], 1);
 }
 
 uint64_t next_tsc(Thread& thread, uint64_t ns) {
   thread.last_tsc = ns > thread.last_tsc ? ns : thread.last_tsc + 1;
   return thread.last_tsc;
+}
+
+namespace {
+
+void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
+  thread.engine.aux().commit(thread.writer.size_bytes());
+  write_sample(thread, pc);
+  channel::Counters& counters = thread.slot.header->counters;
+  add(counters.branches, thread.window_branches);
+  count(thread, reason);
+  add(counters.window_ns, (ticks() - thread.window_start_ticks) * 1000 / rate.per_us);
 }
 
 // Packets go straight into the AUX area.
@@ -240,34 +256,8 @@ void window_begin(Thread& thread, ucontext_t& context) {
   start_packets(thread);
   const uint64_t tsc = next_tsc(thread, ns);
 
-  // Alignment checks would hit the unit's own code behind the stubs.
-  constexpr uint64_t kAlignmentCheck = 0x40000;
-  if ((program_register(context, REG_EFL) & kAlignmentCheck) != 0) {
-    return sample_without_history(thread, pc, tsc, Reason::kUntranslatable);
-  }
-  // While a stub worked on the unit's stack, a signal would get its frame at the top of the
-  // alternate stack, over the program's own there.
-  if (alternate_stack_holds(context, program_register(context, REG_RSP))) {
-    return sample_without_history(thread, pc, tsc, Reason::kAlternateStack);
-  }
   Reason why = Reason::kFull;
-  if (!code_cache.try_lock()) return sample_without_history(thread, pc, tsc, Reason::kCacheBusy);
-  thread.holds_lock = true;
-  Block* block = nullptr;
-  if (code_cache.ensure_ready()) {
-    block = get_block(thread, pc, &why);
-  } else {
-    why = Reason::kCacheFull;
-  }
-  if (block != nullptr && !code_cache.is_fresh(*block)) {
-    // Someone changed code behind our back: this stretch stays native from now on.
-    code_cache.map().mark_patched(sys::page_down(pc), sys::page_up(pc + 1));
-    code_cache.drop(pc, pc + 1);
-    block = nullptr;
-    why = Reason::kPatchedCode;
-  }
-  thread.holds_lock = false;
-  code_cache.unlock();
+  const Block* const block = can_enter(context, &why) ? block_to_enter(thread, pc, &why) : nullptr;
   if (block == nullptr) return sample_without_history(thread, pc, tsc, why);
 
   thread.writer.begin(pc, tsc);
@@ -276,10 +266,54 @@ void window_begin(Thread& thread, ucontext_t& context) {
     start_packets(thread);
     return sample_without_history(thread, pc, tsc, Reason::kFull);
   }
+  enter_cache(thread, context, *block);
+}
+
+bool can_enter(const ucontext_t& context, Reason* why) {
+  // Alignment checks would hit the unit's own code behind the stubs.
+  constexpr uint64_t kAlignmentCheck = 0x40000;
+  if ((program_register(context, REG_EFL) & kAlignmentCheck) != 0) {
+    *why = Reason::kUntranslatable;
+    return false;
+  }
+  // While a stub worked on the unit's stack, a signal would get its frame at the top of the
+  // alternate stack, over the program's own there.
+  if (alternate_stack_holds(context, program_register(context, REG_RSP))) {
+    *why = Reason::kAlternateStack;
+    return false;
+  }
+  return true;
+}
+
+Block* block_to_enter(Thread& thread, uint64_t pc, Reason* why) {
+  if (!code_cache.try_lock()) {
+    *why = Reason::kCacheBusy;
+    return nullptr;
+  }
+  thread.holds_lock = true;
+  Block* block = nullptr;
+  if (code_cache.ensure_ready()) {
+    block = get_block(thread, pc, why);
+  } else {
+    *why = Reason::kCacheFull;
+  }
+  if (block != nullptr && !code_cache.is_fresh(*block)) {
+    // Someone changed code behind our back: this stretch stays native from now on.
+    code_cache.map().mark_patched(sys::page_down(pc), sys::page_up(pc + 1));
+    code_cache.drop(pc, pc + 1);
+    block = nullptr;
+    *why = Reason::kPatchedCode;
+  }
+  thread.holds_lock = false;
+  code_cache.unlock();
+  return block;
+}
+
+void enter_cache(Thread& thread, ucontext_t& context, const Block& block) {
   thread.signal_return.adopt(context);
   thread.saved_mask = signal_mask(context);
-  signal_mask(context) = kWindowMask;
-  context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(reinterpret_cast<uint64_t>(block->code));
+  signal_mask(context) = auxtrail_window_mask;
+  context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(reinterpret_cast<uint64_t>(block.code));
   tls_block.state = UnitState::kWindow;
 }
 
@@ -295,8 +329,20 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t path,
   drain(thread, tls_block.log);
   thread.writer.tnt(path_outcomes(path), path_count(path));
   thread.writer.end(pc);
+  if (session.config.continuous != 0) return continuous_pause(thread, pc, reason);
   deliver_sample(thread, pc, reason);
 }
+
+namespace {
+
+uint64_t end_at_exit(Thread& thread, const Exit& exit) {
+  const auto reason = static_cast<Reason>(exit.reason);
+  const bool traced_on = session.config.continuous != 0 && reason == Reason::kSyscall;
+  if (traced_on) return continuous_system_call(thread, exit.target);
+  return end_from_stub(thread, exit.target, reason);
+}
+
+}  // namespace
 
 uint64_t unit_exit(Thread* thread) {
   const auto token = static_cast<uint32_t>(tls_block.target);
@@ -309,25 +355,26 @@ uint64_t unit_exit(Thread* thread) {
     tls_block.log += sizeof(LogEntry);
   }
   const bool is_end = exit.state == Exit::kEnd;  // never changes, unlike the other states
+  if (thread->sample_due && !log_is_full(tls_block.log)) (void)refill(*thread, target);
   if (log_is_full(tls_block.log)) {
-    const Reason reason = refill(*thread);
+    const Reason reason = refill(*thread, target);
     if (reason != Reason::kCount && !is_end) return end_from_stub(*thread, target, reason);
     if (token == exit_token(number, true)) {  // the full log was all that stopped it
       uint8_t* const next = code_cache.chained(number);
       if (next != nullptr) return reinterpret_cast<uint64_t>(next);
     }
   }
-  if (is_end) return end_from_stub(*thread, target, static_cast<Reason>(exit.reason));
-  return continue_at(*thread, target, number);
+  if (is_end) return end_at_exit(*thread, exit);
+  return continue_at(*thread, target, Link::kExit, number);
 }
 
 uint64_t unit_indirect(Thread* thread) {
   thread->pending_pc = tls_block.target;
-  if (log_is_full(tls_block.log)) {
-    const Reason reason = refill(*thread);
+  if (thread->sample_due || log_is_full(tls_block.log)) {
+    const Reason reason = refill(*thread, tls_block.target);
     if (reason != Reason::kCount) return end_from_stub(*thread, tls_block.target, reason);
   }
-  return continue_at(*thread, tls_block.target, kNoExit);
+  return continue_at(*thread, tls_block.target, Link::kIndirect);
 }
 
 }  // namespace auxtrail::unit

@@ -1,0 +1,231 @@
+// See continuous.h. Signal safe; compiled without vector registers.
+#include "unit/continuous.h"
+
+#include <signal.h>
+
+#include "unit/clock.h"
+#include "unit/code_cache.h"
+#include "unit/context.h"
+#include "unit/session.h"
+#include "unit/stack_switch.h"
+#include "unit/sys.h"
+#include "unit/syscall_gate.h"
+#include "unit/window.h"
+#include "unit/window_leave.h"
+#include "unit/window_parts.h"
+
+namespace auxtrail::unit {
+
+using channel::Reason;
+
+namespace {
+
+constexpr greg_t kTrapFlag = 0x100;
+
+// Room for a log's packets and for what else may come before the next commit(): a PSB+, TIP.PGE,
+// TIP.PGD.
+constexpr size_t kRoomBytes = packet_room(kLogUnits) + pt::PacketWriter::kMaxHeaderBytes + 32;
+
+// What was written becomes part of the AUX area, and the writer goes on behind it.
+void commit(Thread& thread) {
+  event::AuxArea& area = thread.engine.aux();
+  const size_t bytes = thread.writer.size_bytes();
+  area.commit(bytes);
+  thread.since_psb += bytes;
+  thread.writer.continue_in(reinterpret_cast<uint8_t*>(area.claim(kRoomBytes)));
+  auto& branches = thread.slot.header->counters.branches;
+  branches.store(branches.load(std::memory_order_relaxed) + thread.window_branches,
+                 std::memory_order_relaxed);
+  thread.window_branches = 0;
+}
+
+// Tracing goes on at `pc`.
+void switch_on(Thread& thread, uint64_t pc) {
+  if (thread.since_psb >= session.config.psb_period_bytes) {
+    thread.writer.psb();
+    thread.writer.tsc(next_tsc(thread, now_ns()));
+    thread.writer.cbr(pt::PacketWriter::kNominalRatio);
+    thread.writer.psbend();
+    thread.writer.mode_exec_64();
+    thread.since_psb = 0;
+  }
+  thread.writer.tip_pge(pc);
+  commit(thread);
+}
+
+// The packets lead to `pc`, where tracing is off: a sample with the newest of them.
+void sample(Thread& thread, uint64_t pc) {
+  commit(thread);
+  thread.sample_due = false;
+  write_sample(thread, pc);
+}
+
+// The thread ran natively up to `pc`, so the packets say no more than that.
+void sample_position(Thread& thread, uint64_t pc) {
+  switch_on(thread, pc);
+  thread.writer.end(pc);
+  sample(thread, pc);
+}
+
+// From a stub, at `pc`, with all that led there in the packets.
+void sample_from_stub(Thread& thread, uint64_t pc) {
+  thread.writer.end(pc);
+  sample(thread, pc);
+  switch_on(thread, pc);
+}
+
+// Signals for the program that wait for the window to end.
+bool signals_wait(Thread& thread) {
+  constexpr uint64_t kPollTicks = 50000;
+  if (thread.held_signals != 0) return true;
+  const uint64_t now = ticks();
+  if (now - thread.poll_ticks < kPollTicks) return false;
+  thread.poll_ticks = now;
+  uint64_t pending = 0;
+  (void)sys::call(SYS_rt_sigpending, sys::arg(&pending), sizeof pending);
+  return (pending & auxtrail_window_mask & ~thread.saved_mask) != 0;
+}
+
+// Whether translated code is at the beginning of one of the program's instructions.
+bool is_at_boundary(ucontext_t& context, uint64_t* pc, uint32_t* path) {
+  const uint64_t ip = program_register(context, REG_RIP);
+  const Block* block = nullptr;
+  const InsnMark* mark = nullptr;
+  if (!code_cache.locate(ip, &block, &mark)) return false;
+  if (ip != reinterpret_cast<uint64_t>(block->code) + mark->code_offset) return false;
+  *pc = code_cache.pc_of(*block, *mark);
+  *path = mark->path;
+  return true;
+}
+
+struct SampleRequest {
+  ucontext_t* context;
+  uint64_t pc;
+  uint32_t path;
+};
+
+// In a handler, on the unit's stack: the sample, then on in the cache, or natively if that can't
+// be.
+void sample_and_go_on(Thread* thread, SampleRequest* request) {
+  ucontext_t& context = *request->context;
+  protect_frame(context);
+  window_end(*thread, context, request->pc, request->path, Reason::kFull);
+  Reason why = Reason::kFull;
+  Block* const block = block_to_enter(*thread, request->pc, &why);
+  if (block == nullptr) return count(*thread, why);
+  switch_on(*thread, request->pc);
+  start_log(*thread, kLogUnits);
+  enter_cache(*thread, context, *block);
+}
+
+void take_sample(Thread& thread, SampleRequest request) {
+  thread.sample_due = true;
+  auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&sample_and_go_on),
+                         thread.stack_top);
+  if (tls_block.state != UnitState::kTranslating) return;
+  tls_block.state = UnitState::kIdle;
+  replay_held_signals(thread, thread.saved_mask);
+}
+
+void sample_in_gate(Thread* thread, ucontext_t* context) {
+  protect_frame(*context);
+  if (call_was_made(*context)) return sample_position(*thread, thread->gate_next);
+  sample(*thread, gate_position(*thread, *context));
+}
+
+}  // namespace
+
+void continuous_begin(Thread& thread, ucontext_t& context, bool is_sampler) {
+  const auto pc = program_register(context, REG_RIP);
+  thread.window_branches = 0;
+  thread.gate_rsp = 0;
+  thread.stepping = false;
+  if (thread.engine.aux().written() == 0) thread.since_psb = session.config.psb_period_bytes;
+  thread.writer.continue_in(reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes)));
+  if (is_sampler || thread.sample_due) sample_position(thread, pc);
+  Reason why = Reason::kFull;
+  const Block* const block = can_enter(context, &why) ? block_to_enter(thread, pc, &why) : nullptr;
+  if (block == nullptr) return count(thread, why);
+  switch_on(thread, pc);
+  start_log(thread, kLogUnits);
+  enter_cache(thread, context, *block);
+}
+
+void continuous_overflow(Thread& thread, ucontext_t& context) {
+  if (thread.sample_due || tls_block.state == UnitState::kTranslating) {
+    count(thread, Reason::kBusyUnit);
+    return;
+  }
+  if (tls_block.state == UnitState::kSyscall) {
+    if (!is_in_gate(context)) {
+      thread.sample_due = true;
+      return;
+    }
+    auxtrail_call_on_stack(&thread, &context, reinterpret_cast<void*>(&sample_in_gate),
+                           (thread.gate_rsp - 256) & ~uint64_t{15});
+    return;
+  }
+  const uint64_t ip = program_register(context, REG_RIP);
+  if (!code_cache.in_cache(ip) || code_cache.in_stub(ip)) {
+    thread.sample_due = true;  // unit_exit() or unit_indirect() take it
+    return;
+  }
+  SampleRequest request{&context, 0, kEmptyPath};
+  if (is_at_boundary(context, &request.pc, &request.path)) return take_sample(thread, request);
+  thread.sample_due = true;
+  thread.stepping = true;
+  context.uc_mcontext.gregs[REG_EFL] |= kTrapFlag;
+}
+
+void continuous_step(Thread& thread, ucontext_t& context) {
+  SampleRequest request{&context, 0, kEmptyPath};
+  const bool arrived = is_at_boundary(context, &request.pc, &request.path);
+  if (!arrived && !code_cache.in_stub(program_register(context, REG_RIP))) return;
+  thread.stepping = false;
+  context.uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
+  if (arrived) take_sample(thread, request);
+}
+
+void continuous_pause(Thread& thread, uint64_t pc, Reason reason) {
+  if (thread.sample_due) {
+    sample(thread, pc);
+  } else {
+    commit(thread);
+  }
+  if (reason != Reason::kFull) count(thread, reason);
+}
+
+Reason continuous_refill(Thread& thread, uint64_t pc) {
+  if (thread.since_psb + thread.writer.size_bytes() >= session.config.psb_period_bytes) {
+    thread.writer.flush_tnt();
+    commit(thread);
+    thread.writer.psb_plus(pc, next_tsc(thread, now_ns()));
+    thread.since_psb = 0;
+  }
+  commit(thread);
+  start_log(thread, kLogUnits);
+  if (thread.sample_due) sample_from_stub(thread, pc);
+  return signals_wait(thread) ? Reason::kSignal : Reason::kCount;
+}
+
+uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
+  const auto* const code = reinterpret_cast<const uint8_t*>(pc);
+  const bool is_plain = code[0] == 0x0f && code[1] == 0x05;
+  if (!is_plain || !fits_gate(thread)) return end_from_stub(thread, pc, Reason::kSyscall);
+  drain(thread, tls_block.log);
+  thread.writer.flush_tnt();
+  thread.writer.tip_pgd_no_ip();
+  commit(thread);
+  start_log(thread, kLogUnits);
+  make_system_call(thread, pc);
+  const uint64_t next = thread.gate_next;
+  thread.pending_pc = next;
+  switch_on(thread, next);
+  if (thread.sample_due) sample_from_stub(thread, next);
+  if (session.stopped || thread.held_signals != 0) {
+    return end_from_stub(thread, next, Reason::kSignal);
+  }
+  return continue_at(thread, next, Link::kNone);
+}
+
+}  // namespace auxtrail::unit

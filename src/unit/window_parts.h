@@ -1,0 +1,45 @@
+// What windows are made of (window.cc), for the other way to use them: continuous.cc.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstdint>
+
+#include "channel/layout.h"
+#include "unit/code_cache.h"
+#include "unit/thread_state.h"
+
+namespace auxtrail::unit {
+
+// The most bytes that `units` of the log become, with what ends a trace behind them.
+constexpr size_t packet_room(size_t units) {
+  constexpr size_t kReservedBytes =
+      8 + kIndirectUnits * kMaxUnitBytes6 / 6 + 1 + pt::PacketWriter::kMaxEndBytes;
+  return units * kMaxUnitBytes6 / 6 + kReservedBytes;
+}
+
+// Turns the log up to `position` into packets.
+void drain(Thread& thread, uint64_t position);
+// Empties the log for the next `units` entries.
+void start_log(Thread& thread, size_t units);
+
+// A strictly growing value for TSC packets.
+uint64_t next_tsc(Thread& thread, uint64_t ns);
+
+// Where a stub goes on for the program address `pc`; what leads there goes straight next time.
+enum class Link : uint8_t { kExit, kIndirect, kNone };
+uint64_t continue_at(Thread& thread, uint64_t pc, Link link, uint32_t exit_number = 0);
+
+// The superblock at `pc`, for a thread that is about to enter the cache; null and why if there is
+// none. Takes the lock.
+Block* block_to_enter(Thread& thread, uint64_t pc, channel::Reason* why);
+// Whether a window may open here at all; if not, why.
+bool can_enter(const ucontext_t& context, channel::Reason* why);
+// Makes `context`, the program's own at `block`'s address, go on in the cache.
+void enter_cache(Thread& thread, ucontext_t& context, const Block& block);
+
+// Writes a sample whose newest bytes end at `pc`.
+void write_sample(Thread& thread, uint64_t pc);
+void count(Thread& thread, channel::Reason reason);
+
+}  // namespace auxtrail::unit
