@@ -2,9 +2,10 @@
 //
 // Runs inside the traced program: no allocation, no libc, no exceptions; every method is
 // async-signal-safe. The caller keeps enough room (see kMax... below); the writer checks nothing on
-// its own because it sits on the path that drains every traced branch. IP compression follows the
-// last IP of this writer, which psb() resets, exactly as a decoder's does. Reference: Intel SDM
-// vol. 3, "Intel Processor Trace", packet definitions.
+// its own because it sits on the path that drains every traced branch, and for the same reason it
+// stores whole words: up to kSlackBytes behind the last packet may be overwritten. IP compression
+// follows the last IP of this writer, which psb() resets, exactly as a decoder's does. Reference:
+// Intel SDM vol. 3, "Intel Processor Trace", packet definitions.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ class PacketWriter {
   static constexpr size_t kMaxEndBytes =
       9 + 8 + 1;                             // pending TNT bits, FUP, TIP.PGD: what end() writes
   static constexpr size_t kMaxTipBytes = 7;  // IPBytes 3 (48 bits, sign extended) or fewer
-  static constexpr uint32_t kTntBits = 48;   // pending conditional bits are flushed at this many
+  static constexpr size_t kSlackBytes = 8;
+  static constexpr uint32_t kTntBits = 48;  // pending conditional bits are flushed at this many
 
   PacketWriter() = default;
   explicit PacketWriter(uint8_t* buffer) : at_(buffer), start_(buffer) {}
@@ -47,16 +49,16 @@ class PacketWriter {
     pending_count_ += count;
     if (pending_count_ >= kTntBits) flush_full();
   }
+  // Few are pending as a rule; how many could not be foreseen, so that is not branched on.
   void flush_tnt() {
-    while (pending_count_ >= 6) {
+    while (__builtin_expect(pending_count_ > 6, 0)) {
       pending_count_ -= 6;
       *at_++ = static_cast<uint8_t>(0x80 | (pending_ >> pending_count_ & 0x3f) << 1);
     }
-    if (pending_count_ != 0) {
-      const uint64_t bits = pending_ & ((uint64_t{1} << pending_count_) - 1);
-      *at_++ = static_cast<uint8_t>((uint64_t{1} << pending_count_ | bits) << 1);
-      pending_count_ = 0;
-    }
+    const uint64_t stop = uint64_t{1} << pending_count_;
+    *at_ = static_cast<uint8_t>((stop | (pending_ & (stop - 1))) << 1);
+    at_ += pending_count_ != 0 ? 1 : 0;
+    pending_count_ = 0;
   }
 
   // The packets that make a window decodable on its own: a PSB+ that says "tracing is off", then
@@ -111,19 +113,13 @@ class PacketWriter {
   void ip_packet(uint8_t opcode, uint64_t ip) {
     const uint64_t changed = ip ^ last_ip_;
     last_ip_ = ip;
-    if (changed >> 16 == 0) {
-      *at_++ = static_cast<uint8_t>(1 << 5 | opcode);
-      put16(static_cast<uint16_t>(ip));
-    } else if (changed >> 32 == 0) {
-      *at_++ = static_cast<uint8_t>(2 << 5 | opcode);
-      put32(static_cast<uint32_t>(ip));
-    } else {
-      *at_++ = static_cast<uint8_t>(3 << 5 | opcode);
-      put32(static_cast<uint32_t>(ip));
-      put16(static_cast<uint16_t>(ip >> 32));
-    }
+    // IPBytes 1, 2 or 3: two, four or six bytes of the IP.
+    const uint32_t ip_bytes = 1u + (changed >> 16 != 0 ? 1 : 0) + (changed >> 32 != 0 ? 1 : 0);
+    put_at(ip << 8 | ip_bytes << 5 | opcode);
+    at_ += 1 + 2 * ip_bytes;
   }
 
+  void put_at(uint64_t value) { __builtin_memcpy(at_, &value, sizeof value); }
   void put16(uint16_t value) { put(value); }
   void put32(uint32_t value) { put(value); }
   void put64(uint64_t value) { put(value); }

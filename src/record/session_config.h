@@ -18,8 +18,8 @@ namespace auxtrail::record {
 inline constexpr uint64_t kLeaderId = 1;
 inline constexpr uint64_t kSamplerId = 2;
 
-// intel_pt's config bits: pt, TSC, noretcomp, branch.
-inline constexpr uint64_t kIntelPtConfig = 0x1 | 0x400 | 0x800 | 0x2000;
+// intel_pt's config bits: pt, TSC, branch.
+inline constexpr uint64_t kIntelPtConfig = 0x1 | 0x400 | 0x2000;
 
 struct SessionPlan {
   channel::SessionConfig config;

@@ -145,6 +145,17 @@ void CodeCache::insert(Block& block) {
   }
 }
 
+namespace {
+
+Translator::Options translator_options() {
+  constexpr uint64_t kNoReturnCompression = 0x800;  // intel_pt/noretcomp/
+  return {.stop_at_syscalls = session.config.continuous != 0,
+          .compress_returns = (session.config.leader.config & kNoReturnCompression) == 0,
+          .indirect_units = window_config.indirect_units};
+}
+
+}  // namespace
+
 Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
   Block* block = find(pc);
   if (block != nullptr && !block->dead) return block;
@@ -178,7 +189,7 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
   Block& fresh = blocks_[block_count_];
   Translator translator(*this, *segment, *arena, marks_ + mark_count_, exits_ + exit_count_,
                         exit_count_);
-  if (!translator.translate(pc, &fresh, session.config.continuous != 0)) {
+  if (!translator.translate(pc, &fresh, translator_options())) {
     *why = translator.refusal();
     return nullptr;
   }

@@ -24,14 +24,31 @@ constexpr greg_t kTrapFlag = 0x100;
 
 // Room for a log's packets and for what else may come before the next commit(): a PSB+, TIP.PGE,
 // TIP.PGD.
-constexpr size_t kRoomBytes = packet_room(kLogUnits) + pt::PacketWriter::kMaxHeaderBytes + 32;
+constexpr size_t kUnits = 1024;  // of the log, between two drains
+constexpr size_t kRoomBytes =
+    packet_room(0) + kUnits * kMaxPackedUnitBytes + 4 * pt::PacketWriter::kMaxHeaderBytes;
+
+void start_stretch(Thread& thread) { start_log(thread, kUnits); }
+
+// Where in the writer's stretch the next PSB is due.
+void schedule_psb(Thread& thread) {
+  const int64_t due = static_cast<int64_t>(session.config.psb_period_bytes) - thread.since_psb;
+  thread.psb_due_bytes = due > 0 ? static_cast<size_t>(due) : 0;
+}
+
+// The PSB that is written next, at the writer's position.
+void note_psb(Thread& thread, const pt::PacketWriter& writer) {
+  thread.since_psb = -static_cast<int64_t>(writer.size_bytes());
+  schedule_psb(thread);
+}
 
 // What was written becomes part of the AUX area, and the writer goes on behind it.
 void commit(Thread& thread) {
   event::AuxArea& area = thread.engine.aux();
   const size_t bytes = thread.writer.size_bytes();
   area.commit(bytes);
-  thread.since_psb += bytes;
+  thread.since_psb += static_cast<int64_t>(bytes);
+  schedule_psb(thread);
   thread.writer.continue_in(reinterpret_cast<uint8_t*>(area.claim(kRoomBytes)));
   auto& branches = thread.slot.header->counters.branches;
   branches.store(branches.load(std::memory_order_relaxed) + thread.window_branches,
@@ -41,13 +58,13 @@ void commit(Thread& thread) {
 
 // Tracing goes on at `pc`.
 void switch_on(Thread& thread, uint64_t pc) {
-  if (thread.since_psb >= session.config.psb_period_bytes) {
+  if (thread.writer.size_bytes() >= thread.psb_due_bytes) {
+    note_psb(thread, thread.writer);
     thread.writer.psb();
     thread.writer.tsc(next_tsc(thread, now_ns()));
     thread.writer.cbr(pt::PacketWriter::kNominalRatio);
     thread.writer.psbend();
     thread.writer.mode_exec_64();
-    thread.since_psb = 0;
   }
   thread.writer.tip_pge(pc);
   commit(thread);
@@ -114,7 +131,7 @@ void sample_and_go_on(Thread* thread, SampleRequest* request) {
   Block* const block = block_to_enter(*thread, request->pc, &why);
   if (block == nullptr) return count(*thread, why);
   switch_on(*thread, request->pc);
-  start_log(*thread, kLogUnits);
+  start_stretch(*thread);
   enter_cache(*thread, context, *block);
 }
 
@@ -140,14 +157,17 @@ void continuous_begin(Thread& thread, ucontext_t& context, bool is_sampler) {
   thread.window_branches = 0;
   thread.gate_rsp = 0;
   thread.stepping = false;
-  if (thread.engine.aux().written() == 0) thread.since_psb = session.config.psb_period_bytes;
+  if (thread.engine.aux().written() == 0) {
+    thread.since_psb = session.config.psb_period_bytes;
+    schedule_psb(thread);
+  }
   thread.writer.continue_in(reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes)));
   if (is_sampler || thread.sample_due) sample_position(thread, pc);
   Reason why = Reason::kFull;
   const Block* const block = can_enter(context, &why) ? block_to_enter(thread, pc, &why) : nullptr;
   if (block == nullptr) return count(thread, why);
   switch_on(thread, pc);
-  start_log(thread, kLogUnits);
+  start_stretch(thread);
   enter_cache(thread, context, *block);
 }
 
@@ -195,15 +215,16 @@ void continuous_pause(Thread& thread, uint64_t pc, Reason reason) {
   if (reason != Reason::kFull) count(thread, reason);
 }
 
+void continuous_psb(Thread& thread, pt::PacketWriter& writer, uint64_t pc) {
+  writer.flush_tnt();
+  note_psb(thread, writer);
+  writer.psb_plus(pc, next_tsc(thread, now_ns()));
+}
+
 Reason continuous_refill(Thread& thread, uint64_t pc) {
-  if (thread.since_psb + thread.writer.size_bytes() >= session.config.psb_period_bytes) {
-    thread.writer.flush_tnt();
-    commit(thread);
-    thread.writer.psb_plus(pc, next_tsc(thread, now_ns()));
-    thread.since_psb = 0;
-  }
+  if (thread.writer.size_bytes() >= thread.psb_due_bytes) continuous_psb(thread, thread.writer, pc);
   commit(thread);
-  start_log(thread, kLogUnits);
+  start_stretch(thread);
   if (thread.sample_due) sample_from_stub(thread, pc);
   return signals_wait(thread) ? Reason::kSignal : Reason::kCount;
 }
@@ -216,7 +237,7 @@ uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
   thread.writer.flush_tnt();
   thread.writer.tip_pgd_no_ip();
   commit(thread);
-  start_log(thread, kLogUnits);
+  start_stretch(thread);
   make_system_call(thread, pc);
   const uint64_t next = thread.gate_next;
   thread.pending_pc = next;

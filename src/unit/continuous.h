@@ -23,6 +23,9 @@ namespace auxtrail::unit {
 // enters the cache.
 void continuous_begin(Thread& thread, ucontext_t& context, bool is_sampler);
 
+// A PSB+ is due and `writer` has come to the program's instruction at `pc`.
+void continuous_psb(Thread& thread, pt::PacketWriter& writer, uint64_t pc);
+
 // The sampler's signal found the thread in a window or a system call.
 void continuous_overflow(Thread& thread, ucontext_t& context);
 // The trap of a single step on the way to the program's next instruction.

@@ -128,6 +128,7 @@ void configure_windows(const SessionConfig& config) {
   window_config.period_ns =
       is_clock || config.sampler.freq != 0 ? window_config.period : uint64_t{1000000};
   cap_period();
+  window_config.indirect_units = config.continuous != 0 ? kPackedUnits : kIndirectUnits;
   const uint64_t bytes = config.sampler.aux_sample_size & ~uint64_t{7};
   const uint64_t area = uint64_t{config.aux_pages} * channel::kPageBytes;
   window_config.sample_bytes = bytes < area ? bytes : area;

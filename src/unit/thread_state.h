@@ -54,9 +54,10 @@ extern __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));
 // outcomes, the oldest highest, taken = 1.
 //
 // A direct transfer takes one unit of eight bytes: direct_entry(). An indirect branch takes
-// kIndirectUnits of them, of which only the first is written: its target in the low 48 bits and
-// the path in the highest byte. So one unit never stands for much more than a byte of packets, and
-// the room left in a window says well how far the log may go.
+// WindowConfig::indirect_units of them, of which only the first is written: its target in the low
+// 48 bits and the path in the highest byte. In a window these are kIndirectUnits: so one unit never
+// stands for much more than a byte of packets, and the room left in a window says well how far the
+// log may go. In continuous tracing kPackedUnits of them are enough, and a log holds more.
 using LogEntry = uint64_t;
 inline constexpr uint32_t kMaxPathBits = 7;  // with the leading bit they must fit a byte
 inline constexpr uint32_t kEmptyPath = 1;
@@ -66,11 +67,17 @@ constexpr uint32_t path_count(uint32_t path) {
 constexpr uint32_t path_outcomes(uint32_t path) { return path ^ 1u << path_count(path); }
 inline constexpr uint64_t kTargetMask = 0x0000ffffffffffff;
 inline constexpr size_t kIndirectUnits = 8;
+inline constexpr size_t kPackedUnits = 2;
 // Six times the most that one unit can become: seven outcomes at six to a byte. An indirect entry
 // has these, a byte for what the TIP flushes unfilled, and the TIP itself.
 inline constexpr size_t kMaxUnitBytes6 = kMaxPathBits;
 static_assert(kIndirectUnits * kMaxUnitBytes6 >=
               kMaxPathBits + 6 * (1 + pt::PacketWriter::kMaxTipBytes));
+
+// The most bytes that a unit of a packed log can become.
+inline constexpr size_t kMaxPackedUnitBytes = 5;
+static_assert(kPackedUnits * kMaxPackedUnitBytes >=
+              kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes);
 
 // The number of outcomes above the outcomes themselves: a log is drained faster without clz.
 constexpr uint32_t direct_entry(uint32_t path) {
@@ -96,8 +103,8 @@ inline constexpr int32_t kThreadGateNext = 32;
 inline constexpr int32_t kThreadGateRax = 40;
 
 struct Thread {
-  uint64_t stack_top;  // of the private stack that stubs and handlers run on
-  uint64_t saved_rsp;  // the program's rsp while a stub runs there
+  uint64_t stack_top;   // of the private stack that stubs and handlers run on
+  uint64_t saved_rsp;   // the program's rsp while a stub runs there
   uint64_t saved_mask;  // the program's signal mask during a window
   uint64_t gate_rsp;    // the unit's rsp while the program's system call is made; 0: it is not
   uint64_t gate_next;   // the program's instruction after it
@@ -124,10 +131,11 @@ struct Thread {
   uint64_t held_signals;  // watched signals that somebody sent during a window, by bit
   alignas(8) char held_info[64][128];
   // Continuous tracing (continuous.h).
-  uint64_t since_psb;   // bytes in the AUX area behind the last PSB
-  uint64_t poll_ticks;  // when signals were last looked for
-  bool sample_due;      // an overflow that is sampled where the program's position is known next
-  bool stepping;        // single-stepping to that place
+  int64_t since_psb;                // bytes behind the last PSB where the writer started
+  size_t psb_due_bytes = SIZE_MAX;  // of the writer, when the next PSB is due
+  uint64_t poll_ticks;              // when signals were last looked for
+  bool sample_due;  // an overflow that is sampled where the program's position is known next
+  bool stepping;    // single-stepping to that place
   channel::SlotView slot;
   pmu::PtContext pt;
   event::ThreadContext engine;

@@ -20,8 +20,8 @@ Translator::Translator(CodeCache& cache, const Segment& segment, CodeCache::Aren
       exits_(exits),
       first_exit_(first_exit) {}
 
-bool Translator::translate(uint64_t pc, Block* block, bool stop_at_syscalls) {
-  stop_at_syscalls_ = stop_at_syscalls;
+bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
+  options_ = options;
   emit_.align(16);
   start_ = emit_.here();
   pc_ = pc;
@@ -85,8 +85,9 @@ Translator::Step Translator::step(const Insn& insn) {
       return call(insn);
     case InsnClass::kJumpIndirect:
     case InsnClass::kCallIndirect:
-    case InsnClass::kReturn:
       return indirect(insn);
+    case InsnClass::kReturn:
+      return return_count_ != 0 ? paired_return(insn) : indirect(insn);
     case InsnClass::kSyscall:
       return refuse(Reason::kSyscall);
     case InsnClass::kFar:
@@ -102,7 +103,7 @@ Translator::Step Translator::step(const Insn& insn) {
 // superblock.
 Translator::Step Translator::refuse(Reason reason) {
   refusal_ = reason;
-  const bool stops = reason == Reason::kSyscall && stop_at_syscalls_;
+  const bool stops = reason == Reason::kSyscall && options_.stop_at_syscalls;
   if (insns_ != 0 || stops) leave(pc_, Exit::kEnd, reason);
   return Step::kEnded;
 }
@@ -209,6 +210,7 @@ void Translator::push_return_address(uint64_t address) {
 Translator::Step Translator::call(const Insn& insn) {
   mark(insn, false);
   push_return_address(pc_ + insn.length);
+  if (options_.compress_returns) returns_[return_count_++] = pc_ + insn.length;
   return follow(insn.target(pc_));
 }
 
@@ -236,11 +238,7 @@ Translator::Step Translator::indirect(const Insn& insn) {
   mark(insn, true);
   emit_.fs_store(tls_.rcx, Reg::kRcx);
   if (insn.cls == InsnClass::kReturn) {
-    emit_.code(0x59);  // pop rcx
-    if (insn.return_pop != 0) {
-      emit_.code(0x48, 0x8d, 0xa4, 0x24);  // lea rsp, [rsp+imm32]
-      emit_.u32(insn.return_pop);
-    }
+    pop_target(insn);
   } else if (!load_target(insn)) {
     emit_ = before;
     unmark();
@@ -248,10 +246,44 @@ Translator::Step Translator::indirect(const Insn& insn) {
   }
   if (insn.cls == InsnClass::kCallIndirect) push_return_address(pc_ + insn.length);
   emit_.fs_store(tls_.rax, Reg::kRax);
+  log_indirect(path_);
+  return Step::kEnded;
+}
+
+// The return from a call of this superblock most likely goes back there, and then needs no more
+// than an outcome: it does if the return address on the stack is the one expected.
+Translator::Step Translator::paired_return(const Insn& insn) {
+  const uint64_t expected = returns_[--return_count_];
+  mark(insn, true);
+  emit_.fs_store(tls_.rcx, Reg::kRcx);
+  emit_.code(0x48, 0x8b, 0x0c, 0x24);  // mov rcx, [rsp]
+  emit_.fs_store(tls_.rax, Reg::kRax);
+  emit_.code(0x48, 0xb8);  // mov rax, -expected
+  emit_.u64(uint64_t{0} - expected);
+  emit_.code(0x48, 0x8d, 0x0c, 0x01);  // lea rcx, [rcx+rax]
+  emit_.code(0xe3, 0x05, 0xe9);        // jrcxz hit; jmp miss; hit:
+  misses_[miss_count_++] = {emit_.rel32_later(), insn, path_};
+  emit_.fs_load(Reg::kRax, tls_.rax);
+  emit_.fs_load(Reg::kRcx, tls_.rcx);
+  emit_.code(0x48, 0x8d, 0xa4, 0x24);  // lea rsp, [rsp+imm32]
+  emit_.u32(static_cast<uint32_t>(sizeof expected) + insn.return_pop);
+  path_ = path_ << 1 | 1;
+  return follow(expected);
+}
+
+void Translator::pop_target(const Insn& insn) {
+  emit_.code(0x59);  // pop rcx
+  if (insn.return_pop == 0) return;
+  emit_.code(0x48, 0x8d, 0xa4, 0x24);  // lea rsp, [rsp+imm32]
+  emit_.u32(insn.return_pop);
+}
+
+// The target is in rcx; the program's rcx and rax are in TLS.
+void Translator::log_indirect(uint32_t path) {
   emit_.fs_load(Reg::kRax, tls_.log);
-  emit_.code(0x48, 0x89, 0x08);                                     // mov [rax], rcx
-  emit_.code(0xc6, 0x40, 0x07, path_);                              // mov byte [rax+7], path
-  emit_.code(0x48, 0x8d, 0x40, kIndirectUnits * sizeof(LogEntry));  // lea rax, [rax+...]
+  emit_.code(0x48, 0x89, 0x08);        // mov [rax], rcx
+  emit_.code(0xc6, 0x40, 0x07, path);  // mov byte [rax+7], path
+  emit_.code(0x48, 0x8d, 0x40, options_.indirect_units * sizeof(LogEntry));  // lea rax, [rax+...]
   emit_.fs_store(tls_.log, Reg::kRax);
   emit_.fs_store(tls_.target, Reg::kRcx);
   emit_.code(0x0f, 0xb6, 0xcc);  // movzx ecx, ah
@@ -261,7 +293,6 @@ Translator::Step Translator::indirect(const Insn& insn) {
   emit_.code(0xff, 0x24, 0xc5);  // jmp [table+rax*8]
   emit_.u32(static_cast<uint32_t>(reinterpret_cast<uint64_t>(cache_.table_)));
   emit_.jump(arena_.indirect_stub);  // full:
-  return Step::kEnded;
 }
 
 // The way to another superblock (or, as kEnd, out of the window).
@@ -276,13 +307,20 @@ void Translator::leave(uint64_t target, Exit::State state, Reason reason) {
                            .state = state};
 }
 
-// The ways out of the conditionals that leave, then the return addresses that calls push.
+// The ways out of the conditionals that leave and of the returns that go elsewhere, then the return
+// addresses that calls push.
 void Translator::finish() {
   for (uint32_t i = 0; i < exit_count_; ++i) {
     if (exits_[i].state != Exit::kUnlogged) continue;
     if (emit_.overflowed()) return;
     Emitter::set_rel32(reinterpret_cast<uint8_t*>(exits_[i].field), emit_.here());
     emit_unlogged_exit(emit_, tls_, first_exit_ + i, arena_.unlogged_stub);
+  }
+  for (uint32_t i = 0; i < miss_count_; ++i) {
+    if (emit_.overflowed()) return;
+    Emitter::set_rel32(misses_[i].field, emit_.here());
+    pop_target(misses_[i].insn);
+    log_indirect(misses_[i].path);
   }
   emit_.align(8);
   for (uint32_t i = 0; i < constant_count_; ++i) {

@@ -43,9 +43,16 @@ class Translator {
   Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena, InsnMark* marks,
              Exit* exits, uint32_t first_exit);
 
+  struct Options {
+    // A superblock that begins with a system call is nothing but the way out before it.
+    bool stop_at_syscalls = false;
+    // The return from a call in the same superblock is logged as an outcome (return compression: a
+    // decoder knows the call, too).
+    bool compress_returns = false;
+    size_t indirect_units = kIndirectUnits;  // of the log per indirect branch
+  };
   // Fills `block` (all but first_mark). False if not even the first instruction can be translated.
-  // With `stop_at_syscalls` a superblock that begins with one is nothing but the way out before it.
-  bool translate(uint64_t pc, Block* block, bool stop_at_syscalls);
+  bool translate(uint64_t pc, Block* block, const Options& options);
   [[nodiscard]] channel::Reason refusal() const { return refusal_; }
   [[nodiscard]] uint32_t exit_count() const { return exit_count_; }
 
@@ -79,6 +86,9 @@ class Translator {
   Step call(const isa::Insn& insn);
   bool load_target(const isa::Insn& insn);
   Step indirect(const isa::Insn& insn);
+  Step paired_return(const isa::Insn& insn);
+  void pop_target(const isa::Insn& insn);
+  void log_indirect(uint32_t path);
   void side_exit(uint64_t target, bool taken, uint8_t* field);
   void leave(uint64_t target, Exit::State state, channel::Reason reason);
   void finish();
@@ -94,7 +104,7 @@ class Translator {
   uint64_t hash_ = kHashSeed;
   uint64_t hash_before_mark_ = kHashSeed;
   uint32_t insns_ = 0;
-  bool stop_at_syscalls_ = false;
+  Options options_;
   uint32_t path_ = kEmptyPath;
   Exit* exits_;
   uint32_t first_exit_;
@@ -105,6 +115,16 @@ class Translator {
   };
   Constant constants_[kMaxInsns];
   uint32_t constant_count_ = 0;
+  // Where the calls of this superblock return to, the innermost last.
+  uint64_t returns_[kMaxInsns];
+  uint32_t return_count_ = 0;
+  struct Miss {  // of a paired return that goes elsewhere
+    uint8_t* field;
+    isa::Insn insn;
+    uint32_t path;
+  };
+  Miss misses_[kMaxPathBits];
+  uint32_t miss_count_ = 0;
   channel::Reason refusal_ = channel::Reason::kUntranslatable;
 };
 

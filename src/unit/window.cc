@@ -72,7 +72,10 @@ void drain(Thread& thread, uint64_t position) {
       writer.flush_tnt();
       writer.tip(value & kTargetMask);
       branches += count + 1;
-      entry += kIndirectUnits;
+      entry += window_config.indirect_units;
+      if (__builtin_expect(writer.size_bytes() >= thread.psb_due_bytes, 0)) {
+        continuous_psb(thread, writer, value & kTargetMask);
+      }
     }
   }
   thread.writer = writer;

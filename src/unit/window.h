@@ -28,6 +28,7 @@ struct WindowConfig {
   uint64_t period = 0;           // what samples state
   uint64_t period_ns = 1000000;  // expected time between overflows, bounds the work of a window
   uint64_t sample_bytes = 4096;  // attr.aux_sample_size
+  size_t indirect_units = kIndirectUnits;  // of the log per indirect branch
 };
 extern WindowConfig window_config;
 

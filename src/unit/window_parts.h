@@ -13,8 +13,8 @@ namespace auxtrail::unit {
 
 // The most bytes that `units` of the log become, with what ends a trace behind them.
 constexpr size_t packet_room(size_t units) {
-  constexpr size_t kReservedBytes =
-      8 + kIndirectUnits * kMaxUnitBytes6 / 6 + 1 + pt::PacketWriter::kMaxEndBytes;
+  constexpr size_t kReservedBytes = 8 + kIndirectUnits * kMaxUnitBytes6 / 6 + 1 +
+                                    pt::PacketWriter::kMaxEndBytes + pt::PacketWriter::kSlackBytes;
   return units * kMaxUnitBytes6 / 6 + kReservedBytes;
 }
 
