@@ -15,55 +15,65 @@ namespace {
 using record::RecordOptions;
 
 constexpr std::string_view kValueLetters = "eFcom";
-constexpr std::array<std::string_view, 6> kValueOptions = {"--event",  "--freq",       "--count",
-                                                           "--output", "--mmap-pages", "--trace"};
+constexpr char kSnapshotLetter = 'S';  // its value, if any, follows at once
+constexpr std::array<std::string_view, 8> kValueOptions = {
+    "--event", "--freq", "--count", "--output", "--mmap-pages", "--trace", "--unit", "--filter"};
 
 // The option texts as given; empty where an option was not.
 struct Texts {
-  std::vector<std::string> events;
+  std::string events;  // several joined by commas
+  std::vector<record::FilterOption> filters;
   std::string frequency;
   std::string count;
   std::string output;
   std::string aux_sample;
   std::string pages;
   std::string trace;
+  std::string unit;
+  std::string snapshot;
   bool no_inherit = false;
   bool quiet = false;
 };
 
 void add_options(CLI::App& app, Texts& texts) {
-  // As in perf, the last of several counts; but for events, which perf would all record.
+  // As in perf, the last of several counts; but events add up, and a filter is of the event before.
   app.option_defaults()->take_last();
-  app.add_option("-e,--event", texts.events,
-                 "The event whose overflows take the samples (task-clock:u)")
-      ->take_all();
+  app.add_option_function<std::string>(
+         "-e,--event",
+         [&texts](const std::string& event) {
+           if (!texts.events.empty()) texts.events += ',';
+           texts.events += event;
+         },
+         "The event whose overflows take the samples (task-clock:u); intel_pt//u: full trace;\n"
+         "'{intel_pt//u,EVENT,...}': a group")
+      ->trigger_on_parse();
+  app.add_option_function<std::string>(
+         "--filter",
+         [&texts](const std::string& filter) {
+           texts.filters.push_back({filter, texts.events.size()});
+         },
+         "What to trace: 'filter main @/bin/x', 'tracestop ...'; or a tracepoint's filter")
+      ->trigger_on_parse();
   app.add_option("-F,--freq", texts.frequency, "Samples per second, or max (999); at most 20000");
   app.add_option("-c,--count", texts.count, "A sample every so many events, instead of -F");
   app.add_option("-o,--output", texts.output,
                  "The file to write (perf.data); an old one becomes FILE.old");
   app.add_option("--aux-sample", texts.aux_sample,
                  "--aux-sample[=SIZE]: bytes of execution history per sample (4096)");
+  app.add_option("--snapshot", texts.snapshot,
+                 "-S[e][SIZE]: only the newest trace, written at SIGUSR2, with e at the end too");
   app.add_option("-m,--mmap-pages", texts.pages,
-                 "DATA[,AUX]: ring sizes per thread in pages, or with B/K/M/G (128,16)");
+                 "DATA[,AUX]: ring sizes per thread in pages, or with B/K/M/G (128,16;\n"
+                 "1024 of AUX for full trace and snapshots)");
   app.add_flag("-i,--no-inherit", texts.no_inherit,
                "Sample the command's first thread only, no children");
+  app.add_option("--unit", texts.unit,
+                 "How the software unit traces: window, continuous or auto (auto)");
   app.add_option("--trace", texts.trace, "The trace unit: auto or soft (auto)");
   app.add_flag("-q,--quiet", texts.quiet, "Print no warnings and no summary");
   app.footer(
       "The command's exit status is passed on. 127: the command was not found, 126: it cannot be\n"
       "executed, 1: recording failed or the program cannot be sampled, 2: wrong usage.");
-}
-
-Status take_event(const Texts& texts, RecordOptions& options) {
-  if (texts.events.empty()) return {};
-  const std::string& event = texts.events.back();
-  if (texts.events.size() > 1 || event.find(',') != std::string::npos) {
-    return fail({"choose the event", fmt::format("-e {}", fmt::join(texts.events, " -e ")),
-                 "one recording has one event whose overflows take the samples",
-                 "record once for each event"});
-  }
-  options.event = event;
-  return {};
 }
 
 Status take_rate(const Texts& texts, RecordOptions& options) {
@@ -113,9 +123,35 @@ Status take_trace(const Texts& texts, RecordOptions& options) {
   return {};
 }
 
+Status take_unit(const Texts& texts, RecordOptions& options) {
+  if (texts.unit.empty() || texts.unit == "auto") return {};
+  if (texts.unit != "window" && texts.unit != "continuous") {
+    return fail({"choose how to trace", "--unit=" + texts.unit, "no such way",
+                 "use window, continuous or auto"});
+  }
+  options.unit =
+      texts.unit == "window" ? record::UnitChoice::kWindow : record::UnitChoice::kContinuous;
+  return {};
+}
+
+// perf's letters: "e" for one more snapshot at the end, then the size.
+Status take_snapshot(const Texts& texts, RecordOptions& options) {
+  if (texts.snapshot.empty()) return {};
+  record::SnapshotOptions snapshot;
+  std::string_view size = texts.snapshot;
+  snapshot.on_exit = size.front() == 'e';
+  if (snapshot.on_exit) size.remove_prefix(1);
+  if (!size.empty()) {
+    AUXTRAIL_ASSIGN(snapshot.bytes, record::parse_size(size, "-S"));
+  }
+  options.snapshot = snapshot;
+  return {};
+}
+
 Result<RecordOptions> to_options(const Texts& texts) {
   RecordOptions options;
-  AUXTRAIL_TRY(take_event(texts, options));
+  options.event = texts.events;
+  options.filters = texts.filters;
   if (texts.output == "-") {
     return fail(
         {"choose the output", "-o -", "a recording can't be written to a pipe", "give a file"});
@@ -126,6 +162,8 @@ Result<RecordOptions> to_options(const Texts& texts) {
   AUXTRAIL_TRY(take_rate(texts, options));
   AUXTRAIL_TRY(take_sizes(texts, options));
   AUXTRAIL_TRY(take_trace(texts, options));
+  AUXTRAIL_TRY(take_unit(texts, options));
+  AUXTRAIL_TRY(take_snapshot(texts, options));
   return options;
 }
 
@@ -174,10 +212,18 @@ size_t words_of_option(const std::string& word) {
     return std::find(kValueOptions.begin(), kValueOptions.end(), word) != kValueOptions.end() ? 2
                                                                                               : 1;
   }
-  for (size_t i = 1; i < word.size(); ++i) {
+  for (size_t i = 1; i < word.size() && word[i] != kSnapshotLetter; ++i) {
     if (kValueLetters.find(word[i]) != std::string_view::npos) return i + 1 == word.size() ? 2 : 1;
   }
   return 1;
+}
+
+// The options whose value is optional: CLI11 gets one. As in perf it stands behind '=', or at once
+// behind -S; none means the default.
+std::string with_value(const std::string& word) {
+  if (word == "--aux-sample" || word == "--snapshot") return word + "=0";
+  if (word.size() < 2 || word[0] != '-' || word[1] != kSnapshotLetter) return word;
+  return "--snapshot=" + (word.size() == 2 ? "0" : word.substr(2));
 }
 
 }  // namespace
@@ -207,9 +253,7 @@ Result<RecordArguments> parse_record_arguments(const Arguments& arguments) {
     return fail({"read the command line", "--aux-sample " + arguments[command],
                  "its value stands behind '='", "--aux-sample=" + arguments[command]});
   }
-  // perf's --aux-sample takes a value with '=' only; without one it means the default.
-  std::replace(words.begin(), words.end(), std::string("--aux-sample"),
-               fmt::format("--aux-sample={}", record::kDefaultAuxSampleBytes));
+  for (std::string& word : words) word = with_value(word);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
   } catch (const CLI::CallForHelp&) {

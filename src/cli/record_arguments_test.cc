@@ -12,11 +12,13 @@ TEST(RecordArguments, Defaults) {
   const auto parsed = parse_record_arguments({"ls", "-l"});
   ASSERT_TRUE(parsed);
   const record::RecordOptions& options = parsed->options;
-  EXPECT_EQ(options.event, "task-clock:u");
-  EXPECT_EQ(options.frequency_hz, 999U);
+  EXPECT_EQ(options.event, "");
+  EXPECT_FALSE(options.frequency_hz);
   EXPECT_EQ(options.period, 0U);
   EXPECT_EQ(options.output, "perf.data");
-  EXPECT_EQ(options.aux_sample_bytes, 4096U);
+  EXPECT_FALSE(options.aux_sample_bytes);
+  EXPECT_FALSE(options.snapshot);
+  EXPECT_EQ(options.unit, record::UnitChoice::kAuto);
   EXPECT_TRUE(options.inherit);
   EXPECT_THAT(options.command, ElementsAre("ls", "-l"));
   EXPECT_THAT(options.recorder_command_line, ElementsAre("auxtrail", "record", "ls", "-l"));
@@ -59,9 +61,49 @@ TEST(RecordArguments, WhatExcludesEachOtherIsRefused) {
     return parsed ? std::string() : parsed.error().message();
   };
   EXPECT_THAT(message({"-F", "100", "-c", "1000", "x"}), HasSubstr("exclude each other"));
-  EXPECT_THAT(message({"-e", "task-clock", "-e", "faults", "x"}), HasSubstr("one event"));
-  EXPECT_THAT(message({"-e", "task-clock,faults", "x"}), HasSubstr("one event"));
   EXPECT_THAT(message({"-o", "-", "x"}), HasSubstr("pipe"));
+}
+
+TEST(RecordArguments, EventsAddUpAndFiltersKnowTheirPlace) {
+  const auto parsed = parse_record_arguments({"-e", "intel_pt//u", "--filter", "filter main @x",
+                                              "-e{faults,cs}", "--filter=pid == 1", "cmd"});
+  ASSERT_TRUE(parsed) << parsed.error().message();
+  EXPECT_EQ(parsed->options.event, "intel_pt//u,{faults,cs}");
+  ASSERT_EQ(parsed->options.filters.size(), 2U);
+  EXPECT_EQ(parsed->options.filters[0].text, "filter main @x");
+  EXPECT_EQ(parsed->options.filters[0].event_bytes, 11U);
+  EXPECT_EQ(parsed->options.filters[1].text, "pid == 1");
+  EXPECT_EQ(parsed->options.filters[1].event_bytes, 23U);
+}
+
+TEST(RecordArguments, Snapshots) {
+  struct Spelling {
+    Arguments words;
+    uint64_t bytes;
+    bool on_exit;
+  };
+  for (const Spelling& spelling :
+       {Spelling{{"-S"}, 0, false}, Spelling{{"--snapshot"}, 0, false}, Spelling{{"-Se"}, 0, true},
+        Spelling{{"-S64K"}, 65536, false}, Spelling{{"-Se4096"}, 4096, true},
+        Spelling{{"--snapshot=e1M"}, 1 << 20, true}}) {
+    Arguments words = spelling.words;
+    words.push_back("cmd");
+    const auto parsed = parse_record_arguments(words);
+    ASSERT_TRUE(parsed) << words[0] << parsed.error().message();
+    ASSERT_TRUE(parsed->options.snapshot) << words[0];
+    EXPECT_EQ(parsed->options.snapshot->bytes, spelling.bytes) << words[0];
+    EXPECT_EQ(parsed->options.snapshot->on_exit, spelling.on_exit) << words[0];
+    EXPECT_THAT(parsed->options.command, ElementsAre("cmd"));
+  }
+  EXPECT_FALSE(parse_record_arguments({"-Sx", "cmd"}));
+}
+
+TEST(RecordArguments, Units) {
+  EXPECT_EQ(parse_record_arguments({"--unit=window", "x"})->options.unit,
+            record::UnitChoice::kWindow);
+  EXPECT_EQ(parse_record_arguments({"--unit", "continuous", "x"})->options.unit,
+            record::UnitChoice::kContinuous);
+  EXPECT_FALSE(parse_record_arguments({"--unit=both", "x"}));
 }
 
 TEST(RecordArguments, TheCommandsOptionsAreItsOwn) {
@@ -80,7 +122,7 @@ TEST(RecordArguments, TheCommandsOptionsAreItsOwn) {
 TEST(RecordArguments, BareAuxSampleDoesNotEatTheCommand) {
   const auto parsed = parse_record_arguments({"--aux-sample", "ls"});
   ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->options.aux_sample_bytes, 4096U);
+  EXPECT_EQ(parsed->options.aux_sample_bytes, 0U);  // the default
   EXPECT_THAT(parsed->options.command, ElementsAre("ls"));
 }
 
@@ -89,7 +131,7 @@ TEST(RecordArguments, RatesAndPages) {
   EXPECT_EQ(parse_record_arguments({"-c", "1M", "x"})->options.period, 1U << 20);
   EXPECT_EQ(parse_record_arguments({"-m", ",4", "x"})->options.aux_pages, 4U);
   EXPECT_EQ(parse_record_arguments({"-m", ",4", "x"})->options.data_pages, 128U);
-  EXPECT_EQ(parse_record_arguments({"-m", "4", "x"})->options.aux_pages, 16U);
+  EXPECT_FALSE(parse_record_arguments({"-m", "4", "x"})->options.aux_pages);
 }
 
 TEST(RecordArguments, Errors) {
@@ -106,8 +148,9 @@ TEST(RecordArguments, Help) {
   const auto parsed = parse_record_arguments({"--help"});
   ASSERT_TRUE(parsed);
   ASSERT_TRUE(parsed->help);
-  for (const char* option : {"-e,--event", "-F,--freq", "-c,--count", "-o,--output", "--aux-sample",
-                             "-m,--mmap-pages", "-i,--no-inherit", "--trace"}) {
+  for (const char* option :
+       {"-e,--event", "-F,--freq", "-c,--count", "-o,--output", "--aux-sample", "-m,--mmap-pages",
+        "-i,--no-inherit", "--trace", "--unit", "--filter", "--snapshot"}) {
     EXPECT_THAT(*parsed->help, HasSubstr(option));
   }
 }

@@ -24,7 +24,7 @@ using testing::FakeUnitFaults;
 class ChannelTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto plan = plan_session({}, {false, 99}, 100000);
+    auto plan = plan_session({}, {{false, 99}, 100000});
     ASSERT_TRUE(plan);
     config_ = plan->config;
     config_.data_pages = 2;
@@ -65,7 +65,7 @@ class ChannelTest : public ::testing::Test {
   std::unique_ptr<ChannelServer> server_;
   uint64_t start_ns_ = 0;
   FakeUnit unit_;
-  SampleCheck check_{plan_session({}, {false, 99}, 100000)->config, monotonic_ns()};
+  SampleCheck check_{plan_session({}, {{false, 99}, 100000})->config, monotonic_ns()};
   Census census_;
   event::RecordScratch scratch_;
   std::vector<uint64_t> times_;

@@ -1,137 +1,346 @@
 #include "record/event_choice.h"
 
-#include <linux/hw_breakpoint.h>
+#include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
+#include <bit>
 #include <optional>
-#include <vector>
 
-#include "abi/attr.h"
+#include "channel/layout.h"
+#include "record/event_modifiers.h"
+#include "record/event_rate.h"
+#include "record/event_text.h"
+#include "record/intel_pt_terms.h"
+#include "record/sampler_event.h"
+#include "record/size_text.h"
 
 namespace auxtrail::record {
 namespace {
 
-constexpr std::string_view kBreakpointPrefix = "mem:";
+constexpr std::string_view kAuxPmu = "intel_pt";
 
-// Software events whose place is always inside the kernel: restricted to user space, they never
-// fire.
-bool happens_in_kernel_only(const perf_event_attr& attr) {
-  if (attr.type != PERF_TYPE_SOFTWARE) return false;
-  switch (attr.config) {
-    case PERF_COUNT_SW_CONTEXT_SWITCHES:
-    case PERF_COUNT_SW_CPU_MIGRATIONS:
-    case PERF_COUNT_SW_CGROUP_SWITCHES:
-    case PERF_COUNT_SW_DUMMY:
-    case PERF_COUNT_SW_BPF_OUTPUT:
-      return true;
-    default:
-      return false;
-  }
+tl::unexpected<Error> bad(std::string where, std::string why, std::string fix) {
+  return fail({"choose the events", std::move(where), std::move(why), std::move(fix)});
 }
 
-std::string known_names() {
-  std::string text;
-  for (const std::string_view name : abi::generic_event_names()) {
-    const auto attr = abi::find_event(name);
-    if (attr && happens_in_kernel_only(*attr)) continue;
-    text += (text.empty() ? "" : ", ") + std::string(name);
-  }
-  return text;
+bool unit_can_count(const perf_event_attr& attr) {
+  return attr.type == PERF_TYPE_HARDWARE && (attr.config == PERF_COUNT_HW_INSTRUCTIONS ||
+                                             attr.config == PERF_COUNT_HW_BRANCH_INSTRUCTIONS);
 }
 
-tl::unexpected<Error> bad_event(std::string_view text, std::string why, std::string fix) {
-  return fail({"choose the event", "-e " + std::string(text), std::move(why), std::move(fix)});
-}
+class Chooser {
+ public:
+  Chooser(const RecordOptions& options, const MachineFacts& machine)
+      : options_(options), machine_(machine) {}
 
-std::optional<uint64_t> take_number(std::string_view& text) {
-  int base = 10;
-  if (text.substr(0, 2) == "0x") {
-    base = 16;
-    text.remove_prefix(2);
+  Result<EventChoice> choose() {
+    AUXTRAIL_TRY(read_events());
+    AUXTRAIL_TRY(choose_mode());
+    AUXTRAIL_TRY(set_leader());
+    AUXTRAIL_TRY(set_aux_samples());
+    AUXTRAIL_TRY(set_rates());
+    AUXTRAIL_TRY(take_filters());
+    AUXTRAIL_TRY(choose_unit());
+    set_counters();
+    warn_of_small_samples();
+    return std::move(choice_);
   }
-  uint64_t value = 0;
-  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (status != std::errc{}) return std::nullopt;
-  text.remove_prefix(static_cast<size_t>(rest - text.data()));
-  return value;
-}
 
-// "r", "w", "x" and their combinations; 0 for anything else.
-uint32_t breakpoint_type(std::string_view letters) {
-  uint32_t type = 0;
-  for (const char letter : letters) {
-    const auto kind = letter == 'r'   ? HW_BREAKPOINT_R
-                      : letter == 'w' ? HW_BREAKPOINT_W
-                      : letter == 'x' ? HW_BREAKPOINT_X
-                                      : HW_BREAKPOINT_EMPTY;
-    const auto bit = static_cast<uint32_t>(kind);
-    if (bit == 0 || (type & bit) != 0) return 0;
-    type |= bit;
-  }
-  return type;
-}
+ private:
+  // An event that is no AUX event, with what only matters while choosing.
+  struct Member {
+    SamplerEvent event;
+    Sampler sampler;
+    size_t group;
+    std::string text;
+  };
 
-// What stands behind "mem:".
-std::optional<perf_event_attr> parse_breakpoint(std::string_view text) {
-  perf_event_attr attr{};
-  attr.type = PERF_TYPE_BREAKPOINT;
-  const auto address = take_number(text);
-  if (!address) return std::nullopt;
-  attr.bp_addr = *address;
-  uint64_t length = 0;
-  if (!text.empty() && text.front() == '/') {
-    text.remove_prefix(1);
-    const auto given = take_number(text);
-    if (!given || *given == 0 || *given > 8) return std::nullopt;
-    length = *given;
+  [[nodiscard]] std::string where() const { return fmt::format("-e {}", options_.event); }
+  [[nodiscard]] bool leader_named() const { return leader_text_.has_value(); }
+
+  Status read_events() {
+    const bool nothing_asked = options_.event.empty();
+    if (nothing_asked && options_.snapshot) return {};
+    AUXTRAIL_ASSIGN(groups_, read_event_text(nothing_asked ? kDefaultEvent : options_.event));
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      for (const EventText& event : groups_[group].events) {
+        AUXTRAIL_TRY(event.name == kAuxPmu ? take_leader(event, group) : take_member(event, group));
+      }
+    }
+    return {};
   }
-  attr.bp_type = HW_BREAKPOINT_RW;
-  if (!text.empty()) {
-    if (text.front() != ':') return std::nullopt;
-    text.remove_prefix(1);
-    if (text != "u") {
-      if (text.size() > 2 && text.substr(text.size() - 2) == ":u") text.remove_suffix(2);
-      attr.bp_type = breakpoint_type(text);
-      if (attr.bp_type == 0) return std::nullopt;
+
+  Status take_leader(const EventText& event, size_t group) {
+    if (leader_named()) {
+      return bad(where(), "there is one trace unit, and two AUX events", "name intel_pt// once");
+    }
+    if (&event != &groups_[group].events.front()) {
+      return bad(where(), "an AUX event leads its group", "name intel_pt// first in the braces");
+    }
+    AUXTRAIL_ASSIGN(const Modifiers modifiers,
+                    read_modifiers(event.modifiers, groups_[group].modifiers, event.text));
+    if (modifiers.restricted() && !modifiers.user) {
+      return bad(where(), "the software trace unit traces user space only", "use intel_pt//u");
+    }
+    leader_text_ = event;
+    leader_group_ = group;
+    return {};
+  }
+
+  Status take_member(const EventText& event, size_t group) {
+    AUXTRAIL_ASSIGN(SamplerEvent read,
+                    read_sampler_event(event, groups_[group].modifiers, machine_.tracefs));
+    Sampler sampler;
+    sampler.attr = read.attr;
+    sampler.attr.size = sizeof(perf_event_attr);
+    sampler.attr.inherit = options_.inherit ? 1 : 0;
+    sampler.name = read.name;
+    sampler.in_kernel = read.in_kernel;
+    members_.push_back({std::move(read), std::move(sampler), group, event.text});
+    return {};
+  }
+
+  Status choose_mode() {
+    const bool by_term = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+      return member.event.aux_sample_bytes.value_or(0) != 0;
+    });
+    const bool asked = by_term || options_.aux_sample_bytes;
+    if (options_.snapshot) {
+      if (asked)
+        return bad("-S", "snapshots and AUX samples exclude each other", "give one of them");
+      choice_.mode = TraceMode::kSnapshot;
+    } else if (asked || !leader_named()) {
+      choice_.mode = TraceMode::kSample;
+    } else {
+      choice_.mode = TraceMode::kFull;
+    }
+    return size_aux_area();
+  }
+
+  Status size_aux_area() {
+    choice_.aux_pages = options_.aux_pages.value_or(
+        choice_.mode == TraceMode::kSample ? kDefaultAuxPages : kDefaultTraceAuxPages);
+    if (!options_.snapshot) return {};
+    choice_.snapshot = *options_.snapshot;
+    const uint64_t pages = choice_.snapshot.bytes / channel::kPageBytes +
+                           (choice_.snapshot.bytes % channel::kPageBytes != 0 ? 1 : 0);
+    if (pages > (options_.aux_pages ? choice_.aux_pages : kMaxPages)) {
+      return bad(fmt::format("-S{}", choice_.snapshot.bytes),
+                 fmt::format("a snapshot does not fit an AUX area of {} pages",
+                             options_.aux_pages.value_or(kMaxPages)),
+                 "give more AUX pages with -m DATA,AUX, or a smaller snapshot");
+    }
+    if (!options_.aux_pages && pages != 0) {
+      choice_.aux_pages = static_cast<uint32_t>(std::bit_ceil(pages));
+    }
+    return {};
+  }
+
+  Status set_leader() {
+    EventText text;
+    text.text = "intel_pt//u";
+    if (leader_named()) text = *leader_text_;
+    AUXTRAIL_ASSIGN(IntelPtTerms terms, read_intel_pt_terms(text, choice_.mode == TraceMode::kSample
+                                                                      ? kSamplePsbPeriod
+                                                                      : kTracePsbPeriod));
+    perf_event_attr& attr = choice_.leader.attr;
+    attr.size = sizeof(attr);
+    attr.type = machine_.intel_pt.pmu_type;
+    attr.config = terms.config;
+    attr.exclude_kernel = 1;
+    attr.exclude_hv = 1;
+    choice_.leader.name = std::move(terms.name);
+    choice_.leader.implied = !leader_named();
+    return {};
+  }
+
+  // How many bytes of AUX data the samples of the event shall carry.
+  [[nodiscard]] uint32_t wanted_aux_bytes(const Member& member) const {
+    if (choice_.mode != TraceMode::kSample) return 0;
+    if (member.event.aux_sample_bytes) return *member.event.aux_sample_bytes;
+    if (options_.aux_sample_bytes) {
+      return *options_.aux_sample_bytes != 0 ? *options_.aux_sample_bytes : kDefaultAuxSampleBytes;
+    }
+    return choice_.leader.implied ? kDefaultAuxSampleBytes : 0;
+  }
+
+  Status set_aux_samples() {
+    bool any = false;
+    for (Member& member : members_) {
+      const uint32_t bytes = wanted_aux_bytes(member);
+      // As perf does it: a term of its own brings an event into the AUX event's group.
+      member.sampler.grouped = choice_.leader.implied || member.group == leader_group_ ||
+                               (bytes != 0 && member.event.aux_sample_bytes);
+      if (bytes == 0) continue;
+      if (bytes < kMinAuxSampleBytes || bytes > kMaxAuxSampleBytes) {
+        return fail({"size the AUX samples", fmt::format("{} of -e {}", bytes, member.text),
+                     "out of range",
+                     fmt::format("use {} to {} bytes", kMinAuxSampleBytes, kMaxAuxSampleBytes)});
+      }
+      if (!member.sampler.grouped) {
+        return bad(where(), fmt::format("{} is outside the AUX event's group", member.text),
+                   "write {intel_pt//u,...}, or give it an aux-sample-size= of its own");
+      }
+      member.sampler.attr.aux_sample_size = bytes;
+      any = true;
+    }
+    if (choice_.mode == TraceMode::kSample && !any) {
+      return bad(where(), "AUX samples need events besides the AUX event",
+                 "write {intel_pt//u,page-faults:u}, or leave out --aux-sample for full trace");
+    }
+    return {};
+  }
+
+  Status set_rates() {
+    for (size_t group = 0; group < groups_.size(); ++group) read_group(group);
+    for (Member& member : members_) {
+      if (!member.sampler.counts_only) {
+        AUXTRAIL_TRY(set_rate(member.sampler.attr, member.event.rate, options_,
+                              machine_.max_rate_hz, choice_.warnings));
+      }
+      choice_.samplers.push_back(std::move(member.sampler));
+    }
+    return {};
+  }
+
+  // ":S": the group's first event takes the samples (and any with a rate of its own), and they tell
+  // what all have counted. The AUX event counts nothing and leads on.
+  void read_group(size_t group) {
+    const auto in_group = [group](const Member& member) { return member.group == group; };
+    if (std::none_of(members_.begin(), members_.end(), [&](const Member& member) {
+          return in_group(member) && member.event.read_group;
+        })) {
+      return;
+    }
+    const auto reader = std::find_if(members_.begin(), members_.end(), in_group);
+    const auto size = std::count_if(members_.begin(), members_.end(), in_group);
+    for (Member& member : members_) {
+      if (!in_group(member)) continue;
+      perf_event_attr& attr = member.sampler.attr;
+      attr.sample_type |= PERF_SAMPLE_READ;
+      attr.read_format = PERF_FORMAT_ID;
+      if (size == 1) continue;
+      attr.read_format |= PERF_FORMAT_GROUP;
+      attr.inherit = 0;  // the kernel refuses both together
+      if (&member == &*reader || member.event.rate) continue;
+      member.sampler.counts_only = true;
+      attr.aux_sample_size = 0;
+    }
+    if (options_.inherit && size > 1) {
+      choice_.warnings.push_back(
+          fmt::format("{}: values are read for the command's first thread only", reader->text));
     }
   }
-  // The defaults of perf: the kernel wants sizeof(long) for code.
-  attr.bp_len = length != 0 ? length
-                            : (attr.bp_type == HW_BREAKPOINT_X ? sizeof(long)
-                                                               : uint64_t{HW_BREAKPOINT_LEN_4});
-  return attr;
-}
+
+  Status take_filters() {
+    for (const FilterOption& filter : options_.filters) AUXTRAIL_TRY(take_filter(filter));
+    return {};
+  }
+
+  // A filter belongs to the event before it: a tracepoint, or else the AUX event.
+  Status take_filter(const FilterOption& filter) {
+    size_t members_before = 0;
+    bool aux_event_last = true;
+    if (filter.event_bytes != 0) {
+      AUXTRAIL_ASSIGN(const auto groups,
+                      read_event_text(options_.event.substr(0, filter.event_bytes)));
+      for (const EventGroup& group : groups) {
+        for (const EventText& event : group.events) {
+          aux_event_last = event.name == kAuxPmu;
+          members_before += aux_event_last ? 0 : 1;
+        }
+      }
+    }
+    if (!aux_event_last) {
+      Sampler& last = choice_.samplers[members_before - 1];
+      if (last.attr.type == PERF_TYPE_TRACEPOINT) {
+        last.filter = last.filter.empty() ? filter.text
+                                          : fmt::format("({}) && ({})", last.filter, filter.text);
+        return {};
+      }
+    }
+    AUXTRAIL_ASSIGN(const auto texts, read_address_filters(filter.text));
+    const FindSymbol find_symbol = options_.find_symbol ? options_.find_symbol : &no_symbols;
+    for (const FilterText& text : texts) {
+      AUXTRAIL_ASSIGN(AddressFilter address_filter, resolve_filter(text, find_symbol));
+      choice_.leader.filters.push_back(std::move(address_filter));
+    }
+    return {};
+  }
+
+  static Result<FileRange> no_symbols(const std::string& file, const FilterPlace& place) {
+    return bad("--filter", fmt::format("no symbols of {} to find {} in", file, place.symbol),
+               "give offsets in the file");
+  }
+
+  Status choose_unit() {
+    const std::string reason = why_not_window(choice_);
+    const bool count_in_unit =
+        !machine_.hardware_counters &&
+        std::any_of(choice_.samplers.begin(), choice_.samplers.end(),
+                    [](const Sampler& sampler) { return unit_can_count(sampler.attr); });
+    if (options_.unit == UnitChoice::kWindow && !reason.empty()) {
+      return bad("--unit=window", "windows can't do it: " + reason, "use --unit=continuous");
+    }
+    const bool continuous =
+        options_.unit == UnitChoice::kContinuous ||
+        (options_.unit == UnitChoice::kAuto && (!reason.empty() || count_in_unit));
+    choice_.unit = continuous ? UnitKind::kContinuous : UnitKind::kWindow;
+    return {};
+  }
+
+  // The continuous unit counts itself: a hardware counter would count the unit's own instructions.
+  void set_counters() {
+    if (choice_.unit != UnitKind::kContinuous) return;
+    for (Sampler& sampler : choice_.samplers) {
+      if (!unit_can_count(sampler.attr)) continue;
+      sampler.counter = sampler.attr.config == PERF_COUNT_HW_INSTRUCTIONS ? Counter::kInstructions
+                                                                          : Counter::kBranches;
+    }
+  }
+
+  // A window begins with a PSB of its own; in continuous trace a sample must be lucky to hold one.
+  void warn_of_small_samples() {
+    constexpr uint32_t kPsbPacketsBytes = 256;
+    if (choice_.unit != UnitKind::kContinuous) return;
+    const uint64_t period = psb_period_bytes(choice_.leader.attr.config);
+    for (const Sampler& sampler : choice_.samplers) {
+      const uint32_t bytes = sampler.attr.aux_sample_size;
+      if (bytes == 0 || bytes > period + kPsbPacketsBytes) continue;
+      choice_.warnings.push_back(
+          fmt::format("AUX samples of {} bytes ({}) may be too small for a PSB period of {}", bytes,
+                      sampler.name, period));
+    }
+  }
+
+  const RecordOptions& options_;
+  const MachineFacts& machine_;
+  EventChoice choice_;
+  std::vector<EventGroup> groups_;
+  std::vector<Member> members_;
+  std::optional<EventText> leader_text_;
+  std::optional<size_t> leader_group_;
+};
 
 }  // namespace
 
-Result<EventChoice> choose_event(std::string_view text) {
-  const bool is_breakpoint = text.substr(0, kBreakpointPrefix.size()) == kBreakpointPrefix;
-  const auto found = is_breakpoint ? parse_breakpoint(text.substr(kBreakpointPrefix.size()))
-                                   : abi::find_event(text);
-  if (!found && is_breakpoint) {
-    return bad_event(text, "no breakpoint that perf's syntax knows",
-                     "write mem:ADDRESS[/LENGTH][:rwx], e.g. mem:0x404040/8:w");
+Result<EventChoice> choose_events(const RecordOptions& options, const MachineFacts& machine) {
+  return Chooser(options, machine).choose();
+}
+
+std::string why_not_window(const EventChoice& choice) {
+  if (choice.mode == TraceMode::kFull) return "full trace needs all branches";
+  if (choice.mode == TraceMode::kSnapshot) return "snapshots need the branches before them";
+  if (!choice.leader.filters.empty()) return "filters say where the trace begins and ends";
+  if (choice.samplers.size() > 1) return "they follow the overflows of one event";
+  for (const Sampler& sampler : choice.samplers) {
+    if (sampler.in_kernel) {
+      return fmt::format("{} happens inside the kernel, and what matters is before it",
+                         sampler.name);
+    }
+    if ((sampler.attr.sample_type & PERF_SAMPLE_READ) != 0) return "they do not read values (:S)";
   }
-  if (!found) {
-    return bad_event(text, "unknown event",
-                     "choose one of: " + known_names() +
-                         "; or a raw event rNNN, or a breakpoint mem:ADDRESS[/LENGTH][:rwx]");
-  }
-  EventChoice choice;
-  choice.attr = *found;
-  if (choice.attr.exclude_user != 0) {
-    return bad_event(text, "it leaves user space out, and the trace unit traces user space only",
-                     "use the modifier :u");
-  }
-  if (happens_in_kernel_only(choice.attr)) {
-    return bad_event(text, "it happens inside the kernel, where no branch history can be taken",
-                     "use a clock, a fault or a hardware counter event");
-  }
-  choice.attr.size = sizeof(perf_event_attr);
-  choice.attr.exclude_kernel = 1;
-  choice.attr.exclude_hv = 1;
-  choice.name = abi::event_name(choice.attr);
-  return choice;
+  return "";
 }
 
 }  // namespace auxtrail::record

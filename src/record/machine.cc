@@ -16,6 +16,8 @@
 #include "base/unique_fd.h"
 #include "channel/kernel_version.h"
 #include "channel/layout.h"
+#include "record/options.h"
+#include "record/tracepoint.h"
 
 namespace auxtrail::record {
 namespace {
@@ -66,6 +68,11 @@ IntelPt find_intel_pt() {
   }
   if (!found.present) found.pmu_type = highest + 1;
   return found;
+}
+
+MachineFacts machine_facts() {
+  return {find_intel_pt(), std::min(max_sample_rate_hz(), kMaxUnitRateHz),
+          probe_hardware_counter() == 0, kTracefs};
 }
 
 uint64_t max_sample_rate_hz() {

@@ -20,6 +20,15 @@ struct IntelPt {
 };
 IntelPt find_intel_pt();
 
+// What the choice of events depends on.
+struct MachineFacts {
+  IntelPt intel_pt{};
+  uint64_t max_rate_hz = 0;  // of the kernel and of the trace unit
+  bool hardware_counters = false;
+  std::string tracefs{};
+};
+MachineFacts machine_facts();
+
 // kernel.perf_event_max_sample_rate; a large number if unknown.
 uint64_t max_sample_rate_hz();
 // Bytes of rings that an unprivileged user may map per CPU.

@@ -26,7 +26,7 @@ constexpr uint32_t kTid = 77;
 class SampleCheckTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto plan = plan_session({}, {false, 99}, 100000);
+    auto plan = plan_session({}, {{false, 99}, 100000});
     ASSERT_TRUE(plan);
     plan->config.data_pages = 2;
     plan->config.aux_pages = 1;

@@ -124,8 +124,7 @@ int record_until_end(Prepared& prepared, Collector& collector) {
 
 Outcome run_session(const RecordOptions& options, const Warn& warn) {
   Outcome outcome;
-  auto plan =
-      plan_session(options, find_intel_pt(), std::min(max_sample_rate_hz(), kMaxUnitRateHz));
+  auto plan = plan_session(options, machine_facts());
   if (!plan) {
     outcome.bad_options = true;
     outcome.failure = std::move(plan).error();

@@ -33,45 +33,32 @@ void set_side_band(perf_event_attr& attr) {
   attr.task = 1;
 }
 
-perf_event_attr leader_attr(const IntelPt& intel_pt) {
-  perf_event_attr attr{};
+perf_event_attr leader_attr(const AuxLeader& leader) {
+  perf_event_attr attr = leader.attr;
   set_common(attr);
   set_side_band(attr);
-  attr.type = intel_pt.pmu_type;
-  attr.config = kIntelPtConfig;
   attr.sample_period = 1;
   attr.sample_type = kLeaderSampleType;
   return attr;
 }
 
-perf_event_attr sampler_attr(const EventChoice& event, const RecordOptions& options) {
-  perf_event_attr attr = event.attr;
+perf_event_attr sampler_attr(const Sampler& sampler) {
+  perf_event_attr attr = sampler.attr;
   set_common(attr);
   attr.sample_type = kSamplerSampleType;
-  attr.aux_sample_size = options.aux_sample_bytes;
-  attr.inherit = options.inherit ? 1 : 0;
   return attr;
 }
 
 // The event that the kernel turns into SIGTRAP: it writes no ring, so it has no sample_type.
-perf_event_attr trigger_attr(const EventChoice& event, const RecordOptions& options) {
-  perf_event_attr attr = event.attr;
+perf_event_attr trigger_attr(const Sampler& sampler) {
+  perf_event_attr attr = sampler.attr;
   attr.size = sizeof(attr);
+  attr.aux_sample_size = 0;
   attr.sigtrap = 1;
   attr.remove_on_exec = 1;
-  attr.inherit = options.inherit ? 1 : 0;
-  attr.inherit_thread = options.inherit ? 1 : 0;
+  attr.inherit_thread = attr.inherit;
   attr.sig_data = channel::kMagic;
   return attr;
-}
-
-void set_rate(perf_event_attr& attr, const RecordOptions& options, uint64_t frequency_hz) {
-  attr.freq = options.period == 0 ? 1 : 0;
-  if (options.period == 0) {
-    attr.sample_freq = frequency_hz;
-  } else {
-    attr.sample_period = options.period;
-  }
 }
 
 bool is_clock(const perf_event_attr& attr) {
@@ -79,16 +66,10 @@ bool is_clock(const perf_event_attr& attr) {
          (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
 }
 
-Status check_sizes(const RecordOptions& options) {
-  if (options.aux_sample_bytes < kMinAuxSampleBytes ||
-      options.aux_sample_bytes > kMaxAuxSampleBytes) {
-    return fail({"size the AUX samples", fmt::format("--aux-sample={}", options.aux_sample_bytes),
-                 "out of range",
-                 fmt::format("use {} to {} bytes", kMinAuxSampleBytes, kMaxAuxSampleBytes)});
-  }
+Status check_ring(const RecordOptions& options, const Sampler& sampler) {
   const size_t record_bytes = abi::kRecordHeaderBytes +
                               abi::sample_fixed_bytes(kSamplerSampleType) + 8 +
-                              options.aux_sample_bytes;
+                              sampler.attr.aux_sample_size;
   if (record_bytes >= size_t{options.data_pages} * channel::kPageBytes) {
     return fail({"size the data ring", fmt::format("-m {}", options.data_pages),
                  fmt::format("one sample takes {} bytes", record_bytes),
@@ -97,60 +78,41 @@ Status check_sizes(const RecordOptions& options) {
   return {};
 }
 
-uint64_t choose_frequency(const RecordOptions& options, uint64_t max_rate_hz,
-                          std::vector<std::string>& warnings) {
-  if (options.frequency_max) return max_rate_hz;
-  if (options.period != 0 || options.frequency_hz <= max_rate_hz) return options.frequency_hz;
-  const std::string_view whose =
-      max_rate_hz < kMaxUnitRateHz
-          ? "the limit can be raised via /proc/sys/kernel/perf_event_max_sample_rate"
-          : "the trace unit can serve no more";
-  warnings.push_back(
-      fmt::format("Maximum frequency rate ({} Hz) exceeded, throttling from {} Hz to {} Hz; {}",
-                  max_rate_hz, options.frequency_hz, max_rate_hz, whose));
-  return max_rate_hz;
-}
-
-// -c of a clock is a time, and the same limit holds for it as for -F.
-void limit_period(channel::SessionConfig& config, std::vector<std::string>& warnings) {
-  constexpr uint64_t kShortestNs = 1000000000 / kMaxUnitRateHz;
-  if (config.trigger.freq != 0 || !is_clock(config.trigger)) return;
-  if (config.trigger.sample_period >= kShortestNs) return;
-  warnings.push_back(fmt::format("-c {} is more often than the trace unit can serve; using {} ns",
-                                 config.trigger.sample_period, kShortestNs));
-  config.trigger.sample_period = config.sampler.sample_period = kShortestNs;
+// What the trace unit of this version records: windows.
+Status check_unit(const RecordOptions& options, const EventChoice& events) {
+  if (events.unit == UnitKind::kWindow) return {};
+  const std::string reason = why_not_window(events);
+  return fail({"set up the trace unit", fmt::format("-e {}", options.event),
+               "it needs continuous trace, which this version does not record" +
+                   (reason.empty() ? "" : ": " + reason),
+               "use one event that interrupts the program, without --unit=continuous"});
 }
 
 }  // namespace
 
-Result<SessionPlan> plan_session(const RecordOptions& options, const IntelPt& intel_pt,
-                                 uint64_t max_rate_hz) {
-  AUXTRAIL_ASSIGN(const EventChoice event, choose_event(options.event));
-  if (options.period == 0 && options.frequency_hz == 0) {
-    return fail({"choose the sampling rate", "-F 0", "a frequency must not be 0",
-                 "give a frequency with -F or a period with -c"});
-  }
-  AUXTRAIL_TRY(check_sizes(options));
+Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFacts& machine) {
   SessionPlan plan;
-  plan.event_name = event.name;
-  plan.intel_pt = intel_pt;
-  if (options.aux_sample_bytes > size_t{options.aux_pages} * channel::kPageBytes) {
+  AUXTRAIL_ASSIGN(plan.events, choose_events(options, machine));
+  AUXTRAIL_TRY(check_unit(options, plan.events));
+  const Sampler& sampler = plan.events.samplers.front();
+  AUXTRAIL_TRY(check_ring(options, sampler));
+  plan.event_name = sampler.name;
+  plan.intel_pt = machine.intel_pt;
+  plan.warnings = plan.events.warnings;
+  const size_t aux_bytes = size_t{plan.events.aux_pages} * channel::kPageBytes;
+  if (sampler.attr.aux_sample_size > aux_bytes) {
     plan.warnings.push_back(fmt::format(
         "AUX samples are cut to the AUX area's {} bytes; give more AUX pages with -m DATA,AUX",
-        size_t{options.aux_pages} * channel::kPageBytes));
+        aux_bytes));
   }
-  const uint64_t frequency_hz = choose_frequency(options, max_rate_hz, plan.warnings);
   channel::SessionConfig& config = plan.config;
-  config.trigger = trigger_attr(event, options);
-  config.sampler = sampler_attr(event, options);
-  config.leader = leader_attr(intel_pt);
-  set_rate(config.trigger, options, frequency_hz);
-  set_rate(config.sampler, options, frequency_hz);
-  limit_period(config, plan.warnings);
+  config.trigger = trigger_attr(sampler);
+  config.sampler = sampler_attr(sampler);
+  config.leader = leader_attr(plan.events.leader);
   config.sampler_id = kSamplerId;
   config.leader_id = kLeaderId;
   config.data_pages = options.data_pages;
-  config.aux_pages = options.aux_pages;
+  config.aux_pages = plan.events.aux_pages;
   config.inherit_children = options.inherit ? 1 : 0;
   return plan;
 }
@@ -172,7 +134,7 @@ Status check_trigger(SessionPlan& plan) {
 }
 
 std::vector<perfdata::Event> file_events(const SessionPlan& plan) {
-  perfdata::Event leader{plan.config.leader, {plan.config.leader_id}, "intel_pt//u", {}};
+  perfdata::Event leader{plan.config.leader, {plan.config.leader_id}, plan.events.leader.name, {}};
   perfdata::Event sampler{plan.config.sampler, {plan.config.sampler_id}, plan.event_name, {}};
   return {leader, sampler};
 }

@@ -18,20 +18,17 @@ namespace auxtrail::record {
 inline constexpr uint64_t kLeaderId = 1;
 inline constexpr uint64_t kSamplerId = 2;
 
-// intel_pt's config bits: pt, TSC, branch.
-inline constexpr uint64_t kIntelPtConfig = 0x1 | 0x400 | 0x2000;
-
 struct SessionPlan {
+  EventChoice events;
   channel::SessionConfig config;
   std::string event_name;  // "task-clock:u"
   IntelPt intel_pt;
   std::vector<std::string> warnings;  // what was changed: a throttled frequency, a clipped size
 };
 
-// Errors: an unknown event, a frequency or period of 0, an AUX sample size out of range, rings too
-// small for one sample.
-Result<SessionPlan> plan_session(const RecordOptions& options, const IntelPt& intel_pt,
-                                 uint64_t max_rate_hz);
+// Errors: those of choose_events(), rings too small for one sample, and what the trace unit can't
+// record yet.
+Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFacts& machine);
 
 // Tries the trigger on this machine. Where the kernel refuses perf events altogether, clock events
 // fall back to thread timers: that is a warning. Errors: an event that the machine does not have,

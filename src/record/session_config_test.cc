@@ -11,11 +11,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr IntelPt kNoPt{false, 10};
-constexpr uint64_t kMaxHz = 100000;
+// Without Intel PT.
+MachineFacts machine(uint64_t max_rate_hz = 100000) { return {{false, 10}, max_rate_hz}; }
 
 TEST(SessionConfig, Defaults) {
-  const auto plan = plan_session({}, kNoPt, kMaxHz);
+  const auto plan = plan_session({}, machine());
   ASSERT_TRUE(plan);
   EXPECT_THAT(plan->warnings, IsEmpty());
   EXPECT_EQ(plan->event_name, "task-clock:u");
@@ -47,7 +47,7 @@ TEST(SessionConfig, PeriodWinsOverFrequency) {
   RecordOptions options;
   options.frequency_hz = 5000;
   options.period = 123456;
-  const auto plan = plan_session(options, kNoPt, kMaxHz);
+  const auto plan = plan_session(options, machine());
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->config.trigger.freq, 0U);
   EXPECT_EQ(plan->config.trigger.sample_period, 123456U);
@@ -62,20 +62,20 @@ TEST(SessionConfig, FrequencyIsThrottledWithAWarning) {
                              Limit{kMaxUnitRateHz, "the trace unit can serve no more"}}) {
     RecordOptions options;
     options.frequency_hz = limit.hz + 1;
-    const auto plan = plan_session(options, kNoPt, limit.hz);
+    const auto plan = plan_session(options, machine(limit.hz));
     ASSERT_TRUE(plan);
     EXPECT_EQ(plan->config.trigger.sample_freq, limit.hz);
     ASSERT_THAT(plan->warnings, SizeIs(1));
     EXPECT_THAT(plan->warnings[0], HasSubstr(limit.whose));
     options.frequency_max = true;
-    EXPECT_EQ(plan_session(options, kNoPt, limit.hz)->config.trigger.sample_freq, limit.hz);
+    EXPECT_EQ(plan_session(options, machine(limit.hz))->config.trigger.sample_freq, limit.hz);
   }
 }
 
 TEST(SessionConfig, NoInheritSamplesOneThread) {
   RecordOptions options;
   options.inherit = false;
-  const auto plan = plan_session(options, kNoPt, kMaxHz);
+  const auto plan = plan_session(options, machine());
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->config.trigger.inherit, 0U);
   EXPECT_EQ(plan->config.trigger.inherit_thread, 0U);  // the kernel refuses it without inherit
@@ -85,34 +85,44 @@ TEST(SessionConfig, NoInheritSamplesOneThread) {
 TEST(SessionConfig, AClocksPeriodIsNoShorterThanTheUnitCanServe) {
   RecordOptions options;
   options.period = 1;
-  const auto plan = plan_session(options, kNoPt, kMaxHz);
+  const auto plan = plan_session(options, machine());
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->config.trigger.sample_period, 1000000000 / kMaxUnitRateHz);
   EXPECT_EQ(plan->config.sampler.sample_period, 1000000000 / kMaxUnitRateHz);
   EXPECT_EQ(plan->warnings.size(), 1U);
   options.event = "page-faults:u";  // no time: every fault may be wanted
-  EXPECT_EQ(plan_session(options, kNoPt, kMaxHz)->config.trigger.sample_period, 1U);
+  EXPECT_EQ(plan_session(options, machine())->config.trigger.sample_period, 1U);
 }
 
 TEST(SessionConfig, RefusesSizesThatCannotWork) {
   RecordOptions options;
-  for (const uint32_t bytes : {0U, 63U, kMaxAuxSampleBytes + 1}) {
+  for (const uint32_t bytes : {63U, 159U, kMaxAuxSampleBytes + 1}) {
     options.aux_sample_bytes = bytes;
-    EXPECT_FALSE(plan_session(options, kNoPt, kMaxHz)) << bytes;
+    EXPECT_FALSE(plan_session(options, machine())) << bytes;
   }
   options.aux_sample_bytes = 4096;
   options.data_pages = 1;
-  EXPECT_FALSE(plan_session(options, kNoPt, kMaxHz));
+  EXPECT_FALSE(plan_session(options, machine()));
   options.data_pages = 2;
-  EXPECT_TRUE(plan_session(options, kNoPt, kMaxHz));
+  EXPECT_TRUE(plan_session(options, machine()));
   options.frequency_hz = 0;
-  EXPECT_FALSE(plan_session(options, kNoPt, kMaxHz));
+  EXPECT_FALSE(plan_session(options, machine()));
+}
+
+TEST(SessionConfig, WhatNeedsContinuousTraceIsRefused) {
+  for (const char* event : {"intel_pt//u", "{intel_pt//u,faults}", "faults,task-clock", "cs"}) {
+    RecordOptions options;
+    options.event = event;
+    const auto plan = plan_session(options, machine());
+    ASSERT_FALSE(plan) << event;
+    EXPECT_THAT(plan.error().message(), HasSubstr("continuous trace")) << event;
+  }
 }
 
 TEST(SessionConfig, TriggerIsTriedOnTheMachine) {
   RecordOptions options;
   options.event = "r1234567890";
-  auto plan = plan_session(options, kNoPt, kMaxHz);
+  auto plan = plan_session(options, machine());
   ASSERT_TRUE(plan);
   if (probe_hardware_counter() == 0) GTEST_SKIP() << "this machine has hardware counters";
   const auto status = check_trigger(*plan);

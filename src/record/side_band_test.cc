@@ -20,7 +20,7 @@
 namespace auxtrail::record {
 namespace {
 
-channel::SessionConfig default_config() { return plan_session({}, {false, 99}, 100000)->config; }
+channel::SessionConfig default_config() { return plan_session({}, {{false, 99}, 100000})->config; }
 
 struct Seen {
   std::set<std::string> code;
