@@ -44,7 +44,7 @@ void AuxArea::detach() {
 
 std::byte* AuxArea::claim(uint64_t size_bytes) {
   const uint64_t left = size_ - head();
-  if (left < size_bytes) {
+  if (left < size_bytes && !mode_.mirrored) {
     clear_bytes(bytes_ + head(), left);
     commit(left);
   }

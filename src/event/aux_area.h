@@ -33,6 +33,8 @@ namespace auxtrail::event {
 struct AuxMode {
   bool overwrite = true;
   uint64_t watermark = 0;
+  // The memory behind the area is the area again (mapped twice): claim() then never has to pad.
+  bool mirrored = false;
 };
 
 class AuxArea {
@@ -56,7 +58,8 @@ class AuxArea {
   [[nodiscard]] bool attached() const { return bytes_ != nullptr; }
 
   // For a unit that appends in place: `size_bytes` (at most the area's size) contiguous bytes at
-  // the head. Where the area's end is too near, zeros (PAD packets) are appended up to there first.
+  // the head. Where the area's end is too near, zeros (PAD packets) are appended up to there first,
+  // unless the area is mirrored.
   // What was written of them becomes part of the area with commit().
   [[nodiscard]] std::byte* claim(uint64_t size_bytes);
   void commit(uint64_t size_bytes);

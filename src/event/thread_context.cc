@@ -40,7 +40,9 @@ int ThreadContext::attach_memory(const ThreadConfig& config) {
   }
   sampler_.ring = &ring_;
   leader_.ring = &ring_;
-  if (const int error = aux_.attach(config.control, config.aux, config.aux_bytes); error != 0) {
+  const AuxMode mode{.mirrored = config.aux_mirrored};
+  if (const int error = aux_.attach(config.control, config.aux, config.aux_bytes, mode);
+      error != 0) {
     return error;
   }
   if (leader_.pmu->setup_aux == nullptr) return EOPNOTSUPP;

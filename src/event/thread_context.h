@@ -39,7 +39,8 @@ struct ThreadConfig {
   std::byte* data = nullptr;
   uint64_t data_bytes = 0;  // 2^n
   std::byte* aux = nullptr;
-  uint64_t aux_bytes = 0;  // 2^n
+  uint64_t aux_bytes = 0;     // 2^n
+  bool aux_mirrored = false;  // AuxMode::mirrored
 };
 
 // What the trigger knows at an overflow.

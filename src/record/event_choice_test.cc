@@ -55,7 +55,7 @@ TEST(EventChoice, NothingAskedMeansAuxSamplesOfTheClock) {
   EXPECT_EQ(choice->mode, TraceMode::kSample);
   EXPECT_EQ(choice->unit, UnitKind::kWindow);
   EXPECT_EQ(choice->leader.name, "intel_pt//u");
-  EXPECT_EQ(choice->leader.attr.config, 0x2c01U);
+  EXPECT_EQ(choice->leader.attr.config, 0x2401U);
   EXPECT_EQ(choice->leader.attr.type, 10U);
   EXPECT_TRUE(choice->leader.implied);
   ASSERT_THAT(choice->samplers, SizeIs(1));
@@ -77,7 +77,7 @@ TEST(EventChoice, TheAuxEventAloneIsFullTrace) {
   EXPECT_EQ(choice->unit, UnitKind::kContinuous);
   EXPECT_THAT(choice->samplers, IsEmpty());
   EXPECT_EQ(choice->aux_pages, 1024U);
-  EXPECT_EQ(choice->leader.attr.config, 0x3002c01U);  // a PSB every 16 KiB, as perf has it
+  EXPECT_EQ(choice->leader.attr.config, 0x3002401U);  // a PSB every 16 KiB, as perf has it
   EXPECT_FALSE(choice->leader.implied);
 }
 

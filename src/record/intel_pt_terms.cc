@@ -32,7 +32,7 @@ constexpr Field kFields[] = {
     {"fup_on_ptw", 5, 1, Rule::kNever, "it does not trace PTWRITE"},
     {"mtc", 9, 1, Rule::kNever, "it writes TSC packets, and no MTC packets between them"},
     {"tsc", 10, 1, Rule::kAlways, "it always writes TSC packets"},
-    {"noretcomp", 11, 1, Rule::kAlways, "it writes every return as a TIP packet"},
+    {"noretcomp", 11, 1, Rule::kFree, ""},
     {"ptw", 12, 1, Rule::kNever, "it does not trace PTWRITE"},
     {"branch", 13, 1, Rule::kAlways, "branches are what it traces"},
     {"mtc_period", 14, 4, Rule::kNever, "it writes no MTC packets"},

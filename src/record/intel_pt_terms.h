@@ -2,9 +2,8 @@
 // trace unit can do what they ask.
 //
 // The terms are the fields of the Intel PT PMU (its "format" folder in sysfs; SDM vol. 3,
-// IA32_RTIT_CTL). perf turns on pt, tsc and branch by default; the software unit always writes
-// without return compression as well, and none of the packets that only hardware can know (MTC,
-// CYC, power, PTWRITE).
+// IA32_RTIT_CTL). perf turns on pt, tsc and branch by default; the software unit
+// writes none of the packets that only hardware can know (MTC, CYC, power, PTWRITE).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,7 @@ inline constexpr uint64_t kIntelPtNoRetComp = 0x800;
 inline constexpr uint64_t kIntelPtBranch = 0x2000;
 inline constexpr unsigned kIntelPtPsbPeriodShift = 24;
 // What is always on.
-inline constexpr uint64_t kIntelPtConfig =
-    kIntelPtPt | kIntelPtTsc | kIntelPtNoRetComp | kIntelPtBranch;
+inline constexpr uint64_t kIntelPtConfig = kIntelPtPt | kIntelPtTsc | kIntelPtBranch;
 // perf's psb_period where nobody gives one: for AUX samples the shortest, so that even a small one
 // holds a PSB; else one each 16 KiB.
 inline constexpr uint64_t kSamplePsbPeriod = 0;

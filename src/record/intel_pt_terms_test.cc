@@ -19,10 +19,11 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(IntelPtTerms, DefaultsAndPsbPeriod) {
-  EXPECT_EQ(read("intel_pt//u")->config, 0x3002c01U);
+  EXPECT_EQ(read("intel_pt//u")->config, 0x3002401U);
   EXPECT_EQ(read("intel_pt//u")->name, "intel_pt//u");
-  EXPECT_EQ(read("intel_pt/psb_period=0/u")->config, 0x2c01U);
+  EXPECT_EQ(read("intel_pt/psb_period=0/u")->config, 0x2401U);
   EXPECT_EQ(read("intel_pt/psb_period=15,noretcomp,tsc=1,branch,pt/u")->config, 0xf002c01U);
+  EXPECT_EQ(read("intel_pt/noretcomp=0/u")->config, 0x3002401U);
   EXPECT_EQ(read("intel_pt/config=0x2c01/u")->config, 0x2c01U);
   EXPECT_EQ(read("intel_pt/name=pt/u")->name, "pt");
   EXPECT_EQ(psb_period_bytes(0x2c01), 2048U);
@@ -34,7 +35,6 @@ TEST(IntelPtTerms, WhatTheSoftwareUnitCantDoIsSaid) {
   EXPECT_THAT(refusal("intel_pt/cyc=1/u"), HasSubstr("no CYC packets"));
   EXPECT_THAT(refusal("intel_pt/ptw/u"), HasSubstr("PTWRITE"));
   EXPECT_THAT(refusal("intel_pt/tsc=0/u"), HasSubstr("can't do tsc=0"));
-  EXPECT_THAT(refusal("intel_pt/noretcomp=0/u"), HasSubstr("every return as a TIP"));
   EXPECT_THAT(refusal("intel_pt/branch=0/u"), HasSubstr("can't do branch=0"));
   EXPECT_THAT(refusal("intel_pt/config=0x402/u"), HasSubstr("can't do pt=0"));
   EXPECT_THAT(refusal("intel_pt/config=0x102c01/u"), HasSubstr("cyc_thresh"));

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "abi/sample_layout.h"
+#include "record/intel_pt_terms.h"
 
 namespace auxtrail::record {
 namespace {
@@ -18,7 +19,6 @@ constexpr uint64_t kSamplerSampleType = kLeaderSampleType | PERF_SAMPLE_PERIOD |
 // What all events of a session have in common.
 void set_common(perf_event_attr& attr) {
   attr.size = PERF_ATTR_SIZE_VER7;  // what Linux perf 6.1 reads
-  attr.exclude_kernel = 1;
   attr.exclude_hv = 1;
   attr.sample_id_all = 1;
   attr.use_clockid = 1;
@@ -37,6 +37,7 @@ perf_event_attr leader_attr(const AuxLeader& leader) {
   perf_event_attr attr = leader.attr;
   set_common(attr);
   set_side_band(attr);
+  attr.exclude_kernel = 1;
   attr.sample_period = 1;
   attr.sample_type = kLeaderSampleType;
   return attr;
@@ -78,14 +79,16 @@ Status check_ring(const RecordOptions& options, const Sampler& sampler) {
   return {};
 }
 
-// What the trace unit of this version records: windows.
+// What this version records: AUX samples at one event.
 Status check_unit(const RecordOptions& options, const EventChoice& events) {
-  if (events.unit == UnitKind::kWindow) return {};
-  const std::string reason = why_not_window(events);
+  if (events.mode == TraceMode::kSample && events.samplers.size() == 1 &&
+      events.samplers.front().counter == Counter::kKernel) {
+    return {};
+  }
   return fail({"set up the trace unit", fmt::format("-e {}", options.event),
-               "it needs continuous trace, which this version does not record" +
-                   (reason.empty() ? "" : ": " + reason),
-               "use one event that interrupts the program, without --unit=continuous"});
+               "this version does not record full trace, snapshots, several events or the unit's "
+               "own counters",
+               "use one event that interrupts the program"});
 }
 
 }  // namespace
@@ -114,6 +117,8 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   config.data_pages = options.data_pages;
   config.aux_pages = plan.events.aux_pages;
   config.inherit_children = options.inherit ? 1 : 0;
+  config.continuous = plan.events.unit == UnitKind::kContinuous ? 1 : 0;
+  config.psb_period_bytes = static_cast<uint32_t>(psb_period_bytes(plan.events.leader.attr.config));
   return plan;
 }
 
@@ -143,6 +148,7 @@ perf_event_attr side_band_attr(const channel::SessionConfig& config) {
   perf_event_attr attr{};
   set_common(attr);
   set_side_band(attr);
+  attr.exclude_kernel = 1;
   attr.type = PERF_TYPE_SOFTWARE;
   attr.config = PERF_COUNT_SW_DUMMY;
   attr.sample_type = config.leader.sample_type;

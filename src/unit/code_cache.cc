@@ -148,7 +148,6 @@ void CodeCache::insert(Block& block) {
 namespace {
 
 Translator::Options translator_options() {
-  constexpr uint64_t kNoReturnCompression = 0x800;  // intel_pt/noretcomp/
   return {.stop_at_syscalls = session.config.continuous != 0,
           .compress_returns = (session.config.leader.config & kNoReturnCompression) == 0,
           .indirect_units = window_config.indirect_units};

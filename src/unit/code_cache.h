@@ -33,6 +33,9 @@ struct InsnMark {
 };
 static_assert(sizeof(InsnMark) == 8);
 
+// Of the leader's config: intel_pt/noretcomp/.
+inline constexpr uint64_t kNoReturnCompression = 0x800;
+
 struct Block {
   uint64_t pc;
   uint8_t* code;  // entry with all registers as the program's

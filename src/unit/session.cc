@@ -202,6 +202,25 @@ Thread* map_thread() {
   return thread;
 }
 
+// `bytes` of the shared memory at `at`, mapped twice in a row, so that packets run over the end of
+// the area into its beginning; null if that can't be had. The mapping stays: threads that follow
+// each other in a slot use the same one.
+std::byte* map_twice(std::byte* at, size_t bytes) {
+  void* const room =
+      sys::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+  if (room == nullptr) return nullptr;
+  auto* const start = static_cast<std::byte*>(room);
+  for (std::byte* const place : {start, start + bytes}) {
+    // With an old size of 0, a shared mapping is not moved but mapped once more.
+    const long result = sys::call(SYS_mremap, sys::arg(at), 0, static_cast<long>(bytes),
+                                  MREMAP_MAYMOVE | MREMAP_FIXED, sys::arg(place));
+    if (!sys::is_error(result)) continue;
+    sys::munmap(room, 2 * bytes);
+    return nullptr;
+  }
+  return start;
+}
+
 bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot) {
   const SessionConfig& config = session.config;
   thread.slot = slot;
@@ -218,6 +237,9 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   if (slot.control->data_size != data_bytes) {  // first owner of this slot
     event::DataRing::init_control_page(*slot.control, channel::kPageBytes, data_bytes);
   }
+  if (config.continuous != 0 && thread.mirror == nullptr) {
+    thread.mirror = map_twice(slot.aux, aux_bytes);
+  }
   return thread.engine.init({.leader = &config.leader,
                              .sampler = &config.sampler,
                              .leader_id = config.leader_id,
@@ -228,8 +250,9 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
                              .control = slot.control,
                              .data = slot.data,
                              .data_bytes = data_bytes,
-                             .aux = slot.aux,
-                             .aux_bytes = aux_bytes}) == 0;
+                             .aux = thread.mirror != nullptr ? thread.mirror : slot.aux,
+                             .aux_bytes = aux_bytes,
+                             .aux_mirrored = thread.mirror != nullptr}) == 0;
 }
 
 }  // namespace
@@ -271,7 +294,11 @@ void session_forget() {
   if (session.memory != nullptr) sys::munmap(session.memory, session.memory_bytes);
   session.memory = nullptr;
   for (Thread*& thread : session.threads) {
-    if (thread != nullptr) thread->engine.shutdown();
+    if (thread == nullptr) continue;
+    thread->engine.shutdown();
+    if (thread->mirror == nullptr) continue;
+    sys::munmap(thread->mirror, 2 * uint64_t{session.config.aux_pages} * channel::kPageBytes);
+    thread->mirror = nullptr;
   }
 }
 

@@ -15,6 +15,7 @@ void shape_loop();
 void shape_inner_loop();
 void shape_forward();
 void shape_call();
+void shape_call_again();
 void shape_long();
 void shape_conditionals();
 void shape_syscall();
@@ -27,6 +28,7 @@ namespace auxtrail::unit {
 // The test's own, as it links no windows: its superblocks are never run.
 __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));
 Session session;
+WindowConfig window_config;
 uint64_t unit_exit(Thread* /*thread*/) { return 0; }
 uint64_t unit_indirect(Thread* /*thread*/) { return 0; }
 
@@ -140,10 +142,21 @@ TEST_F(Superblock, JumpsIfRcxIsZeroAreFollowedStraightOn) {
 
 // call (5), ret (1), inc (3), jmp (2), ud2 (2), ret. Nothing stands for the jump.
 TEST_F(Superblock, DirectCallsAndJumpsAreFollowedWithoutATrace) {
+  session.config.leader.config = kNoReturnCompression;
   Block* block = translate(shape_call);
+  session.config.leader.config = 0;
   ASSERT_NE(block, nullptr);
   EXPECT_THAT(steps(*block), ElementsAre(Step{0, 1}, Step{6, 1}, Step{13, 1}));
   EXPECT_THAT(ways(*block), IsEmpty());
+}
+
+// The return is to the call's next instruction and logged as taken; its miss has no direct exit.
+TEST_F(Superblock, ReturnsFromCallsInsideAreOutcomes) {
+  Block* block = translate(shape_call_again);
+  ASSERT_NE(block, nullptr);
+  const auto leaf = reinterpret_cast<uint64_t>(shape_call) + 6 - start_;
+  EXPECT_THAT(steps(*block),
+              ElementsAre(Step{0, 1}, Step{leaf, 1}, Step{leaf + 7, 1}, Step{5, 0b11}));
 }
 
 TEST_F(Superblock, EndsAfterSoManyInstructions) {

@@ -131,6 +131,7 @@ struct Thread {
   uint64_t held_signals;  // watched signals that somebody sent during a window, by bit
   alignas(8) char held_info[64][128];
   // Continuous tracing (continuous.h).
+  std::byte* mirror;                // the slot's AUX area, mapped twice in a row; or null
   int64_t since_psb;                // bytes behind the last PSB where the writer started
   size_t psb_due_bytes = SIZE_MAX;  // of the writer, when the next PSB is due
   uint64_t poll_ticks;              // when signals were last looked for

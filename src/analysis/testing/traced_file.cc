@@ -98,7 +98,8 @@ std::vector<std::byte> traced_window(uint64_t tsc) {
     writer.tnt(round < kRounds ? 1 : 0, 1);
   }
   writer.end(code.end);
-  bytes.resize((writer.size_bytes() + 7) / 8 * 8);
+  bytes.resize(writer.size_bytes());  // what the writer left behind it goes
+  bytes.resize((bytes.size() + 7) / 8 * 8);
   return bytes;
 }
 

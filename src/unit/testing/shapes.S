@@ -31,6 +31,10 @@ leaf:
         ud2
 2:      ret
 
+SHAPE(shape_call_again)
+        call    leaf
+        ret
+
 SHAPE(shape_long)
         .rept   100
         incq    %rax
