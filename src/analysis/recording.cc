@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
+#include "abi/attr.h"
 #include "abi/side_band.h"
 
 namespace auxtrail::analysis {
@@ -93,6 +95,14 @@ void Recording::load_side_band() {
 bool Recording::by_software_unit() const {
   constexpr std::string_view kOurVersion = "auxtrail";
   return std::string_view(reader_.features().version).starts_with(kOurVersion);
+}
+
+bool Recording::in_windows() const {
+  if (!by_software_unit()) return false;
+  const auto& events = reader_.events();
+  return std::none_of(events.begin(), events.end(), [](const perfdata::Event& event) {
+    return event.name == abi::kFatalSignalEvent;
+  });
 }
 
 decode::TraceConfig Recording::trace_config() {

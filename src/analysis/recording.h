@@ -37,9 +37,11 @@ class Recording {
   [[nodiscard]] image::AddressSpaces& spaces() { return *spaces_; }
   [[nodiscard]] image::Symbolizer& symbolizer() { return *symbolizer_; }
 
-  // Whether auxtrail's software trace unit made the histories: in windows that begin at an overflow
-  // and end at the sample.
+  // Whether auxtrail's software trace unit made the histories.
   [[nodiscard]] bool by_software_unit() const;
+  // Whether it made them in windows that begin at an overflow: then none of its files' events is
+  // that of continuous trace (abi::kFatalSignalEvent).
+  [[nodiscard]] bool in_windows() const;
   // What the decoder must know about the machine: its errata if a hardware trace unit recorded, and
   // nothing if it was the software trace unit.
   [[nodiscard]] decode::TraceConfig trace_config();

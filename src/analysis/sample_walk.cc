@@ -66,7 +66,7 @@ bool SampleWalk::visit_sample(const perfdata::DataRecord& record, const SampleVi
 }
 
 uint64_t SampleWalk::overflow_ip(const abi::Sample& sample) const {
-  if (!recording_.by_software_unit() || history_.branches().empty()) return sample.ip;
+  if (!recording_.in_windows() || history_.branches().empty()) return sample.ip;
   const decode::Branch& first = history_.branches().front();
   return first.kind == decode::BranchKind::kTraceBegin ? first.to : sample.ip;
 }

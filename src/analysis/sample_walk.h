@@ -25,8 +25,8 @@ namespace auxtrail::analysis {
 
 // Views that end with the visit.
 //
-// A hardware trace unit's sample lies where its event overflowed, at the end of its history. The
-// software unit runs on from there: the history begins at the overflow, and the sample lies where
+// A sample lies where its event overflowed, at the end of its history, but for the software unit's
+// windows. These run on from there: the history begins at the overflow, and the sample lies where
 // the AUX bytes were full, which is at a branch, and the more likely in a piece of code the more
 // packets it makes. So it is overflow_ip that tells where the time goes.
 struct WalkedSample {

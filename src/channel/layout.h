@@ -91,16 +91,27 @@ enum class Declined : uint32_t {
 };
 inline constexpr size_t kDeclinedCount = static_cast<size_t>(Declined::kCount);
 
+// One sampling event of the session.
+struct Sampler {
+  // What to open for each process, with sigtrap, inherit_thread and remove_on_exec set. Of
+  // kFatalSignal nothing is opened: the unit sees for itself that a signal is going to end the
+  // process.
+  perf_event_attr trigger{};
+  // The sampler as the engine sees it: sample_type, aux_sample_size, period or freq.
+  perf_event_attr attr{};
+  uint64_t id = 0;  // PERF_SAMPLE_IDENTIFIER of the samples
+  enum Kind : uint64_t { kKernelEvent, kFatalSignal } kind = kKernelEvent;
+};
+inline constexpr size_t kMaxSamplers = 8;
+
 // Recorder -> unit, one message right after accept().
 struct SessionConfig {
   uint32_t magic = kMagic;
   uint32_t version = kVersion;
-  perf_event_attr
-      trigger{};  // what to open for each process: sigtrap, inherit_thread, remove_on_exec set
-  perf_event_attr
-      sampler{};  // the sampler as the engine sees it: sample_type, aux_sample_size, period or freq
+  Sampler samplers[kMaxSamplers];  // the first is a kernel event; windows are for that alone
+  uint32_t sampler_count = 1;
+  uint32_t reserved = 0;
   perf_event_attr leader{};  // the intel_pt-like AUX leader
-  uint64_t sampler_id = 0;   // PERF_SAMPLE_IDENTIFIER of the samples
   uint64_t leader_id = 0;
   uint32_t data_pages = 0;        // per thread, 2^n
   uint32_t aux_pages = 0;         // per thread, 2^n
@@ -110,9 +121,9 @@ struct SessionConfig {
   uint32_t psb_period_bytes = 0;  // of continuous tracing
 };
 
-// Unit -> recorder, one message, with SCM_RIGHTS {memfd[, trigger fd[, entry event's fd]]}; without
-// any if declined.
-inline constexpr size_t kMaxDescriptors = 3;
+// Unit -> recorder, one message, with SCM_RIGHTS {memfd, the triggers' descriptors, the entry
+// event's}; without any if declined.
+inline constexpr size_t kMaxDescriptors = 2 + kMaxSamplers;
 struct Hello {
   uint32_t magic = kMagic;
   uint32_t version = kVersion;

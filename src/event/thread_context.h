@@ -1,4 +1,5 @@
-// ThreadContext: the engine for one thread: an AUX leader, a sampler, a data ring and an AUX area.
+// ThreadContext: the engine for one thread: an AUX leader, its samplers, a data ring and an AUX
+// area.
 //
 // IN-PROCESS CODE: no allocation, no locks, no libc; runs in signal handlers of the traced program.
 //
@@ -31,6 +32,13 @@ struct ThreadConfig {
   const perf_event_attr* sampler = nullptr;
   uint64_t leader_id = 0;
   uint64_t sampler_id = 0;
+  // More samplers of the same leader, numbered from 1 on; their attributes and ids.
+  struct Sampler {
+    const perf_event_attr* attr = nullptr;
+    uint64_t id = 0;
+  };
+  const Sampler* more_samplers = nullptr;
+  size_t more_sampler_count = 0;    // at most ThreadContext::kMaxSamplers - 1
   const Pmu* leader_pmu = nullptr;  // e.g. &pmu::kIntelPt
   void* leader_context = nullptr;   // e.g. a pmu::PtContext*
   uint32_t tid = 0;                 // the calling thread
@@ -52,6 +60,7 @@ struct SampleRegs {
   uint32_t cpu = 0;
   uint64_t period = 0;
   uint64_t addr = 0;
+  uint64_t weight = 0;
 };
 
 struct OverflowResult {
@@ -71,23 +80,27 @@ class ThreadContext {
   // Closes both events and lets go of the memory.
   void shutdown();
 
-  // Delivers one sample. Async-signal-safe; see the head comment.
-  OverflowResult overflow(const SampleRegs& regs);
+  // Delivers one sample of the sampler with that number. Async-signal-safe; see the head comment.
+  OverflowResult overflow(const SampleRegs& regs, size_t sampler = 0);
 
-  [[nodiscard]] bool active() const { return sampler_.state == EventState::kActive; }
+  static constexpr size_t kMaxSamplers = 8;
+
+  [[nodiscard]] bool active() const { return samplers_[0].state == EventState::kActive; }
   [[nodiscard]] AuxArea& aux() { return aux_; }
   [[nodiscard]] DataRing& ring() { return ring_; }
   [[nodiscard]] Event& leader() { return leader_; }
-  [[nodiscard]] Event& sampler() { return sampler_; }
-  // Samples that found no room, since init().
-  [[nodiscard]] uint64_t lost() const { return sampler_.lost.load(); }
+  [[nodiscard]] Event& sampler() { return samplers_[0]; }
+  // Samples of the first sampler that found no room, since init().
+  [[nodiscard]] uint64_t lost() const { return samplers_[0].lost.load(); }
 
  private:
   int open_events(const ThreadConfig& config);
+  int open_sampler(const perf_event_attr& attr, uint64_t id);
   int attach_memory(const ThreadConfig& config);
 
   Event leader_;
-  Event sampler_;
+  Event samplers_[kMaxSamplers];
+  size_t sampler_count_ = 0;
   DataRing ring_;
   AuxArea aux_;
 };

@@ -209,7 +209,7 @@ void Collector::tell_lost_samples() {
   lost.lost = overflows_without_sample(summary_.units);
   if (lost.lost == 0 || summary_.records.bad_rings + summary_.records.bad_records != 0) return;
   lost.id.time_ns = monotonic_ns();
-  lost.id.id = plan_.config.sampler_id;
+  lost.id.id = plan_.config.samplers[0].id;
   ByteWriter record;
   abi::append_lost_samples(record, side_band_format_, lost);
   queue_.push(lost.id.time_ns, record.bytes());

@@ -41,8 +41,10 @@ perfdata::IntelPtInfo intel_pt_info(const SessionPlan& plan) {
 
 void append_front(ByteWriter& out, const SessionPlan& plan) {
   perfdata::append_intel_pt_info(out, intel_pt_info(plan));
-  const std::vector<perfdata::IdIndexEntry> ids = {{plan.config.leader_id, 0, -1, -1},
-                                                   {plan.config.sampler_id, 0, -1, -1}};
+  std::vector<perfdata::IdIndexEntry> ids = {{plan.config.leader_id, 0, -1, -1}};
+  for (uint32_t i = 0; i < plan.config.sampler_count; ++i) {
+    ids.push_back({plan.config.samplers[i].id, 0, -1, -1});
+  }
   perfdata::append_id_index(out, ids);
   std::vector<uint16_t> cpus;
   for (const uint32_t cpu : online_cpus()) cpus.push_back(static_cast<uint16_t>(cpu));

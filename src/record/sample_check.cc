@@ -29,10 +29,19 @@ void overwrite_misc(std::span<std::byte> record, uint16_t misc) {
 }  // namespace
 
 SampleCheck::SampleCheck(const channel::SessionConfig& config, uint64_t session_start_ns)
-    : format_(abi::SampleFormat::from_attr(config.sampler)),
-      sampler_id_(config.sampler_id),
-      max_aux_bytes_(config.sampler.aux_sample_size),
-      session_start_ns_(session_start_ns) {}
+    : session_start_ns_(session_start_ns) {
+  for (uint32_t i = 0; i < config.sampler_count; ++i) {
+    const channel::Sampler& sampler = config.samplers[i];
+    samplers_.push_back(
+        {abi::SampleFormat::from_attr(sampler.attr), sampler.id, sampler.attr.aux_sample_size});
+  }
+}
+
+const SampleCheck::Sampler* SampleCheck::sampler_of(uint64_t id) const {
+  const auto found = std::find_if(samplers_.begin(), samplers_.end(),
+                                  [id](const Sampler& sampler) { return sampler.id == id; });
+  return found == samplers_.end() ? nullptr : &*found;
+}
 
 SampleCheck::Accepted SampleCheck::check(std::span<std::byte> record, const RingOwner& owner,
                                          uint64_t now_ns) const {
@@ -48,29 +57,36 @@ SampleCheck::Accepted SampleCheck::check_sample(std::span<std::byte> record, con
                                                 uint64_t now_ns) const {
   const abi::Record view{PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, record};
   abi::Sample sample;
-  if (abi::parse_sample(view, format_, sample) != abi::ParseStatus::kOk) return {};
-  if (sample.id.id != sampler_id_ || !believable(sample.id, owner, now_ns)) return {};
-  if (sample.aux.size() > max_aux_bytes_ || !has_trace_start(sample.aux)) return {};
+  uint64_t id = 0;  // IDENTIFIER is the first field of every layout
+  if (record.size() < sizeof(perf_event_header) + sizeof(id)) return {};
+  std::memcpy(&id, record.data() + sizeof(perf_event_header), sizeof(id));
+  const Sampler* const sampler = sampler_of(id);
+  if (sampler == nullptr) return {};
+  if (abi::parse_sample(view, sampler->format, sample) != abi::ParseStatus::kOk) return {};
+  if (!believable(sample.id, owner, now_ns)) return {};
+  if (sample.aux.size() > sampler->max_aux_bytes || !has_trace_start(sample.aux)) return {};
   overwrite_misc(record, PERF_RECORD_MISC_USER);
-  overwrite_pid_tid(record, abi::sample_field_offset(format_.sample_type, abi::SampleField::kTid),
-                    owner);
+  overwrite_pid_tid(
+      record, abi::sample_field_offset(sampler->format.sample_type, abi::SampleField::kTid), owner);
   return {Verdict::kSample, sample.id.time_ns, sample.aux.size(), 0};
 }
 
 SampleCheck::Accepted SampleCheck::check_lost(std::span<std::byte> record, const RingOwner& owner,
                                               uint64_t now_ns) const {
   const abi::Record view{PERF_RECORD_LOST, 0, record};
-  const size_t trailer_bytes = abi::trailer_bytes(format_.sample_type, format_.sample_id_all);
+  // The trailers of all samplers have the same layout.
+  const abi::SampleFormat& format = samplers_.front().format;
+  const size_t trailer_bytes = abi::trailer_bytes(format.sample_type, format.sample_id_all);
   if (record.size() != sizeof(perf_event_header) + 2 * sizeof(uint64_t) + trailer_bytes) return {};
   abi::LostRecord lost;
-  if (abi::parse(view, format_, lost) != abi::ParseStatus::kOk) return {};
-  if (lost.lost > kMaxLost || lost.event_id != sampler_id_ || lost.id.id != sampler_id_ ||
+  if (abi::parse(view, format, lost) != abi::ParseStatus::kOk) return {};
+  if (lost.lost > kMaxLost || sampler_of(lost.event_id) == nullptr || lost.id.id != lost.event_id ||
       !believable(lost.id, owner, now_ns)) {
     return {};
   }
   overwrite_misc(record, 0);
   overwrite_pid_tid(record,
-                    record.size() - abi::trailer_field_offset_from_end(format_.sample_type,
+                    record.size() - abi::trailer_field_offset_from_end(format.sample_type,
                                                                        abi::SampleField::kTid),
                     owner);
   return {Verdict::kLost, lost.id.time_ns, 0, lost.lost};

@@ -1,9 +1,9 @@
 // What the recorder believes of a record from a ring in the traced program's memory: nothing.
 //
-// The record is a private copy. It is accepted if it is a whole SAMPLE of the session's sampler (or
-// a LOST record), dated within the session, from the thread that owns the ring, with AUX bytes that
-// a decoder can start from; process and thread are then overwritten with what the kernel says they
-// are. Everything else is counted and dropped.
+// The record is a private copy. It is accepted if it is a whole SAMPLE of one of the session's
+// samplers (or a LOST record), dated within the session, from the thread that owns the ring, with
+// AUX bytes that a decoder can start from; process and thread are then overwritten with what the
+// kernel says they are. Everything else is counted and dropped.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "abi/sample.h"
 #include "channel/layout.h"
@@ -48,9 +49,14 @@ class SampleCheck {
   [[nodiscard]] bool believable(const abi::SampleId& id, const RingOwner& owner,
                                 uint64_t now_ns) const;
 
-  abi::SampleFormat format_;
-  uint64_t sampler_id_;
-  size_t max_aux_bytes_;
+  struct Sampler {
+    abi::SampleFormat format;
+    uint64_t id;
+    size_t max_aux_bytes;
+  };
+  [[nodiscard]] const Sampler* sampler_of(uint64_t id) const;
+
+  std::vector<Sampler> samplers_;
   uint64_t session_start_ns_;
 };
 

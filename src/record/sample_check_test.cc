@@ -50,7 +50,7 @@ class SampleCheckTest : public ::testing::Test {
     std::memcpy(record.data() + offset, &value, sizeof(value));
   }
   size_t offset(abi::SampleField field) const {
-    return abi::sample_field_offset(config_.sampler.sample_type, field);
+    return abi::sample_field_offset(config_.samplers[0].attr.sample_type, field);
   }
 
   FakeUnit unit_;
@@ -125,12 +125,12 @@ TEST_F(SampleCheckTest, LostRecords) {
   std::vector<std::byte> record(8 + 16 + 32);
   set<uint32_t>(record, 0, PERF_RECORD_LOST);
   set<uint16_t>(record, 6, static_cast<uint16_t>(record.size()));
-  set<uint64_t>(record, 8, config_.sampler_id);
+  set<uint64_t>(record, 8, config_.samplers[0].id);
   set<uint64_t>(record, 16, uint64_t{12});
   set<uint32_t>(record, 24, static_cast<uint32_t>(::getpid()));
   set<uint32_t>(record, 28, kTid);
   set<uint64_t>(record, 32, uint64_t{5000});
-  set<uint64_t>(record, 48, config_.sampler_id);
+  set<uint64_t>(record, 48, config_.samplers[0].id);
   auto good = record;
   const auto accepted = check(good);
   EXPECT_EQ(accepted.verdict, Verdict::kLost);

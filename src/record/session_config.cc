@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 
+#include "abi/attr.h"
 #include "abi/sample_layout.h"
 #include "record/intel_pt_terms.h"
 
@@ -81,14 +83,42 @@ Status check_ring(const RecordOptions& options, const Sampler& sampler) {
 
 // What this version records: AUX samples at one event.
 Status check_unit(const RecordOptions& options, const EventChoice& events) {
-  if (events.mode == TraceMode::kSample && events.samplers.size() == 1 &&
-      events.samplers.front().counter == Counter::kKernel) {
+  const auto own_counter = [](const Sampler& sampler) {
+    return sampler.counter != Counter::kKernel || sampler.counts_only;
+  };
+  if (events.mode == TraceMode::kSample && events.samplers.size() < channel::kMaxSamplers &&
+      std::none_of(events.samplers.begin(), events.samplers.end(), own_counter)) {
     return {};
   }
   return fail({"set up the trace unit", fmt::format("-e {}", options.event),
-               "this version does not record full trace, snapshots, several events or the unit's "
-               "own counters",
+               "this version does not record full trace, snapshots, more than seven events or the "
+               "unit's own counters",
                "use one event that interrupts the program"});
+}
+
+// What a program dies of, with how it got there: the newest AUX bytes that any sampler takes.
+channel::Sampler fatal_signal_sampler(const channel::SessionConfig& config) {
+  channel::Sampler sampler;
+  sampler.kind = channel::Sampler::kFatalSignal;
+  set_common(sampler.attr);
+  sampler.attr.type = PERF_TYPE_SOFTWARE;
+  sampler.attr.config = PERF_COUNT_SW_DUMMY;
+  sampler.attr.exclude_kernel = 1;
+  sampler.attr.sample_period = 1;
+  sampler.attr.sample_type = kSamplerSampleType | PERF_SAMPLE_ADDR | PERF_SAMPLE_WEIGHT;
+  for (uint32_t i = 0; i < config.sampler_count; ++i) {
+    sampler.attr.aux_sample_size =
+        std::max(sampler.attr.aux_sample_size, config.samplers[i].attr.aux_sample_size);
+    sampler.attr.inherit = config.samplers[i].attr.inherit;
+  }
+  return sampler;
+}
+
+void add_sampler(SessionPlan& plan, channel::Sampler sampler, const std::string& name) {
+  channel::SessionConfig& config = plan.config;
+  sampler.id = kSamplerId + config.sampler_count;
+  config.samplers[config.sampler_count++] = sampler;
+  plan.names.push_back(name);
 }
 
 }  // namespace
@@ -97,22 +127,25 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   SessionPlan plan;
   AUXTRAIL_ASSIGN(plan.events, choose_events(options, machine));
   AUXTRAIL_TRY(check_unit(options, plan.events));
-  const Sampler& sampler = plan.events.samplers.front();
-  AUXTRAIL_TRY(check_ring(options, sampler));
-  plan.event_name = sampler.name;
   plan.intel_pt = machine.intel_pt;
   plan.warnings = plan.events.warnings;
-  const size_t aux_bytes = size_t{plan.events.aux_pages} * channel::kPageBytes;
-  if (sampler.attr.aux_sample_size > aux_bytes) {
-    plan.warnings.push_back(fmt::format(
-        "AUX samples are cut to the AUX area's {} bytes; give more AUX pages with -m DATA,AUX",
-        aux_bytes));
-  }
   channel::SessionConfig& config = plan.config;
-  config.trigger = trigger_attr(sampler);
-  config.sampler = sampler_attr(sampler);
+  config.sampler_count = 0;
+  const size_t aux_bytes = size_t{plan.events.aux_pages} * channel::kPageBytes;
+  for (const Sampler& sampler : plan.events.samplers) {
+    AUXTRAIL_TRY(check_ring(options, sampler));
+    if (sampler.attr.aux_sample_size > aux_bytes) {
+      plan.warnings.push_back(fmt::format(
+          "AUX samples are cut to the AUX area's {} bytes; give more AUX pages with -m DATA,AUX",
+          aux_bytes));
+    }
+    add_sampler(plan, {trigger_attr(sampler), sampler_attr(sampler)}, sampler.name);
+    plan.event_name += (plan.event_name.empty() ? "" : ", ") + sampler.name;
+  }
+  if (plan.events.unit == UnitKind::kContinuous) {
+    add_sampler(plan, fatal_signal_sampler(config), abi::kFatalSignalEvent);
+  }
   config.leader = leader_attr(plan.events.leader);
-  config.sampler_id = kSamplerId;
   config.leader_id = kLeaderId;
   config.data_pages = options.data_pages;
   config.aux_pages = plan.events.aux_pages;
@@ -123,25 +156,34 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
 }
 
 Status check_trigger(SessionPlan& plan) {
-  const int sys_errno = probe_event(plan.config.trigger);
-  if (sys_errno == 0) return {};
-  const bool denied = sys_errno == EACCES || sys_errno == EPERM || sys_errno == ENOSYS;
-  if (denied && is_clock(plan.config.trigger)) {
-    plan.warnings.push_back(
-        fmt::format("perf_event_open: {}; thread timers take the samples (see auxtrail doctor)",
-                    std::strerror(sys_errno)));
-    return {};
+  for (uint32_t i = 0; i < plan.config.sampler_count; ++i) {
+    const channel::Sampler& sampler = plan.config.samplers[i];
+    if (sampler.kind != channel::Sampler::kKernelEvent) continue;
+    const int sys_errno = probe_event(sampler.trigger);
+    if (sys_errno == 0) continue;
+    const bool denied = sys_errno == EACCES || sys_errno == EPERM || sys_errno == ENOSYS;
+    if (denied && i == 0 && is_clock(sampler.trigger)) {
+      plan.warnings.push_back(
+          fmt::format("perf_event_open: {}; thread timers take the samples (see auxtrail doctor)",
+                      std::strerror(sys_errno)));
+      continue;
+    }
+    return fail_errno("open the event", "-e " + plan.names[i], sys_errno,
+                      denied
+                          ? "sudo sysctl kernel.perf_event_paranoid=2, or use -e task-clock"
+                          : "this machine does not have it or cannot signal it; use -e task-clock");
   }
-  return fail_errno("open the event", "-e " + plan.event_name, sys_errno,
-                    denied
-                        ? "sudo sysctl kernel.perf_event_paranoid=2, or use -e task-clock"
-                        : "this machine does not have it or cannot signal it; use -e task-clock");
+  return {};
 }
 
 std::vector<perfdata::Event> file_events(const SessionPlan& plan) {
-  perfdata::Event leader{plan.config.leader, {plan.config.leader_id}, plan.events.leader.name, {}};
-  perfdata::Event sampler{plan.config.sampler, {plan.config.sampler_id}, plan.event_name, {}};
-  return {leader, sampler};
+  std::vector<perfdata::Event> events;
+  events.push_back({plan.config.leader, {plan.config.leader_id}, plan.events.leader.name, {}});
+  for (uint32_t i = 0; i < plan.config.sampler_count; ++i) {
+    const channel::Sampler& sampler = plan.config.samplers[i];
+    events.push_back({sampler.attr, {sampler.id}, plan.names[i], {}});
+  }
+  return events;
 }
 
 perf_event_attr side_band_attr(const channel::SessionConfig& config) {

@@ -16,12 +16,13 @@ namespace auxtrail::record {
 
 // Ids of the events in the file; the first event's id also marks the side-band records.
 inline constexpr uint64_t kLeaderId = 1;
-inline constexpr uint64_t kSamplerId = 2;
+inline constexpr uint64_t kSamplerId = 2;  // of the first; the others follow it
 
 struct SessionPlan {
   EventChoice events;
   channel::SessionConfig config;
-  std::string event_name;  // "task-clock:u"
+  std::vector<std::string> names;  // of config.samplers: "task-clock:u"
+  std::string event_name;          // what triggers samples, in words
   IntelPt intel_pt;
   std::vector<std::string> warnings;  // what was changed: a throttled frequency, a clipped size
 };

@@ -20,18 +20,18 @@ TEST(SessionConfig, Defaults) {
   EXPECT_THAT(plan->warnings, IsEmpty());
   EXPECT_EQ(plan->event_name, "task-clock:u");
   const channel::SessionConfig& config = plan->config;
-  EXPECT_EQ(config.sampler.sample_type, 0x110187U);  // the layout that Linux perf decodes
+  EXPECT_EQ(config.samplers[0].attr.sample_type, 0x110187U);  // the layout that Linux perf decodes
   EXPECT_EQ(config.leader.sample_type, 0x10087U);
   EXPECT_EQ(config.leader.type, 10U);
   EXPECT_EQ(config.leader.config, 0x2401U);
-  EXPECT_EQ(config.sampler.aux_sample_size, 4096U);
-  EXPECT_EQ(config.sampler.sample_freq, 999U);
-  EXPECT_EQ(config.sampler.freq, 1U);
-  EXPECT_EQ(config.trigger.sample_freq, 999U);
-  EXPECT_EQ(config.trigger.sigtrap, 1U);
-  EXPECT_EQ(config.trigger.remove_on_exec, 1U);
-  EXPECT_EQ(config.trigger.inherit_thread, 1U);
-  EXPECT_EQ(config.trigger.disabled, 0U);
+  EXPECT_EQ(config.samplers[0].attr.aux_sample_size, 4096U);
+  EXPECT_EQ(config.samplers[0].attr.sample_freq, 999U);
+  EXPECT_EQ(config.samplers[0].attr.freq, 1U);
+  EXPECT_EQ(config.samplers[0].trigger.sample_freq, 999U);
+  EXPECT_EQ(config.samplers[0].trigger.sigtrap, 1U);
+  EXPECT_EQ(config.samplers[0].trigger.remove_on_exec, 1U);
+  EXPECT_EQ(config.samplers[0].trigger.inherit_thread, 1U);
+  EXPECT_EQ(config.samplers[0].trigger.disabled, 0U);
   EXPECT_EQ(config.data_pages * channel::kPageBytes, 512U << 10);
   EXPECT_EQ(config.aux_pages * channel::kPageBytes, 64U << 10);
   for (const auto& event : file_events(*plan)) {
@@ -49,8 +49,8 @@ TEST(SessionConfig, PeriodWinsOverFrequency) {
   options.period = 123456;
   const auto plan = plan_session(options, machine());
   ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->config.trigger.freq, 0U);
-  EXPECT_EQ(plan->config.trigger.sample_period, 123456U);
+  EXPECT_EQ(plan->config.samplers[0].trigger.freq, 0U);
+  EXPECT_EQ(plan->config.samplers[0].trigger.sample_period, 123456U);
 }
 
 TEST(SessionConfig, FrequencyIsThrottledWithAWarning) {
@@ -64,11 +64,12 @@ TEST(SessionConfig, FrequencyIsThrottledWithAWarning) {
     options.frequency_hz = limit.hz + 1;
     const auto plan = plan_session(options, machine(limit.hz));
     ASSERT_TRUE(plan);
-    EXPECT_EQ(plan->config.trigger.sample_freq, limit.hz);
+    EXPECT_EQ(plan->config.samplers[0].trigger.sample_freq, limit.hz);
     ASSERT_THAT(plan->warnings, SizeIs(1));
     EXPECT_THAT(plan->warnings[0], HasSubstr(limit.whose));
     options.frequency_max = true;
-    EXPECT_EQ(plan_session(options, machine(limit.hz))->config.trigger.sample_freq, limit.hz);
+    EXPECT_EQ(plan_session(options, machine(limit.hz))->config.samplers[0].trigger.sample_freq,
+              limit.hz);
   }
 }
 
@@ -77,8 +78,9 @@ TEST(SessionConfig, NoInheritSamplesOneThread) {
   options.inherit = false;
   const auto plan = plan_session(options, machine());
   ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->config.trigger.inherit, 0U);
-  EXPECT_EQ(plan->config.trigger.inherit_thread, 0U);  // the kernel refuses it without inherit
+  EXPECT_EQ(plan->config.samplers[0].trigger.inherit, 0U);
+  EXPECT_EQ(plan->config.samplers[0].trigger.inherit_thread,
+            0U);  // the kernel refuses it without inherit
   EXPECT_EQ(plan->config.inherit_children, 0U);
 }
 
@@ -87,11 +89,11 @@ TEST(SessionConfig, AClocksPeriodIsNoShorterThanTheUnitCanServe) {
   options.period = 1;
   const auto plan = plan_session(options, machine());
   ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->config.trigger.sample_period, 1000000000 / kMaxUnitRateHz);
-  EXPECT_EQ(plan->config.sampler.sample_period, 1000000000 / kMaxUnitRateHz);
+  EXPECT_EQ(plan->config.samplers[0].trigger.sample_period, 1000000000 / kMaxUnitRateHz);
+  EXPECT_EQ(plan->config.samplers[0].attr.sample_period, 1000000000 / kMaxUnitRateHz);
   EXPECT_EQ(plan->warnings.size(), 1U);
   options.event = "page-faults:u";  // no time: every fault may be wanted
-  EXPECT_EQ(plan_session(options, machine())->config.trigger.sample_period, 1U);
+  EXPECT_EQ(plan_session(options, machine())->config.samplers[0].trigger.sample_period, 1U);
 }
 
 TEST(SessionConfig, RefusesSizesThatCannotWork) {
@@ -109,8 +111,27 @@ TEST(SessionConfig, RefusesSizesThatCannotWork) {
   EXPECT_FALSE(plan_session(options, machine()));
 }
 
+TEST(SessionConfig, ContinuousTraceHasAllEventsAndTheFatalSignal) {
+  RecordOptions options;
+  options.event = "{faults:u,task-clock/aux-sample-size=8192/u}";
+  const auto plan = plan_session(options, machine());
+  ASSERT_TRUE(plan) << plan.error().message();
+  const channel::SessionConfig& config = plan->config;
+  EXPECT_EQ(config.continuous, 1U);
+  EXPECT_EQ(config.psb_period_bytes, 2048U);
+  ASSERT_EQ(config.sampler_count, 3U);
+  EXPECT_EQ(config.samplers[0].trigger.config, PERF_COUNT_SW_PAGE_FAULTS);
+  EXPECT_EQ(config.samplers[1].attr.aux_sample_size, 8192U);
+  EXPECT_EQ(config.samplers[2].kind, channel::Sampler::kFatalSignal);
+  EXPECT_EQ(config.samplers[2].attr.aux_sample_size, 8192U);
+  const auto events = file_events(*plan);
+  ASSERT_EQ(events.size(), 4U);
+  EXPECT_EQ(events[3].name, "fatal-signal");
+  EXPECT_EQ(events[3].ids, std::vector<uint64_t>{kSamplerId + 2});
+}
+
 TEST(SessionConfig, OtherModesAreRefused) {
-  for (const char* event : {"intel_pt//u", "{intel_pt//u,faults}", "faults,task-clock"}) {
+  for (const char* event : {"intel_pt//u", "{intel_pt//u,faults}", "branches:u"}) {
     RecordOptions options;
     options.event = event;
     const auto plan = plan_session(options, machine());

@@ -284,6 +284,7 @@ void CodeCache::drop(uint64_t start, uint64_t end) {
     if (segment.start < end && start < segment.end) {
       drop_segment(segment);
       segment.state = SegmentState::kGone;
+      note_code_change();
     }
   }
 }
@@ -312,6 +313,7 @@ void CodeCache::end_change() {
 
 void CodeCache::suspend_loaded_code() {
   begin_change();
+  note_code_change();
   for (size_t i = 0; i < map_.size(); ++i) {
     Segment& segment = map_.segment(i);
     if (segment.initial || segment.state != SegmentState::kWatched) continue;

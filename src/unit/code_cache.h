@@ -106,6 +106,10 @@ class CodeCache {
   bool locate(uint64_t address, const Block** block, const InsnMark** mark) const;
   [[nodiscard]] uint64_t exit_trap() const { return exit_trap_; }
   [[nodiscard]] uint64_t blocks_translated() const { return block_count_; }
+  // Rises whenever code goes away: packets from before can't be decoded any more.
+  [[nodiscard]] uint32_t code_changes() const {
+    return __atomic_load_n(&code_changes_, __ATOMIC_RELAXED);
+  }
   [[nodiscard]] uint64_t pc_of(const Block& block, const InsnMark& mark) const {
     return block.segment_start + mark.pc_offset;
   }
@@ -143,6 +147,7 @@ class CodeCache {
     uint32_t id;  // of the block, plus 1
   };
 
+  void note_code_change() { __atomic_add_fetch(&code_changes_, 1, __ATOMIC_RELAXED); }
   static void drop_block(Block& block);
   void reread_map();
   bool init();
@@ -173,6 +178,7 @@ class CodeCache {
   uint8_t* marks_prefaulted_ = nullptr;
   uint8_t* exits_prefaulted_ = nullptr;
   uint32_t suspended_ = 0;
+  uint32_t code_changes_ = 0;
   bool ready_ = false;
   bool failed_ = false;
   uint64_t last_look_ticks_ = 0;

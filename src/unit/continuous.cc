@@ -7,6 +7,7 @@
 #include "unit/code_cache.h"
 #include "unit/context.h"
 #include "unit/session.h"
+#include "unit/signals.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
 #include "unit/syscall_gate.h"
@@ -24,22 +25,32 @@ constexpr greg_t kTrapFlag = 0x100;
 
 // Room for a log's packets and for what else may come before the next commit(): a PSB+, TIP.PGE,
 // TIP.PGD.
-constexpr size_t kUnits = 1024;  // of the log, between two drains
+constexpr size_t kMaxUnits = 1024;  // of a stretch
 constexpr size_t kRoomBytes =
-    packet_room(0) + kUnits * kMaxPackedUnitBytes + 4 * pt::PacketWriter::kMaxHeaderBytes;
+    packet_room(0) + kMaxUnits * kMaxPackedUnitBytes + 4 * pt::PacketWriter::kMaxHeaderBytes;
 
-void start_stretch(Thread& thread) { start_log(thread, kUnits); }
+void start_stretch(Thread& thread) { start_log(thread, window_config.stretch_units); }
 
 // Where in the writer's stretch the next PSB is due.
 void schedule_psb(Thread& thread) {
-  const int64_t due = static_cast<int64_t>(session.config.psb_period_bytes) - thread.since_psb;
+  const int64_t due = static_cast<int64_t>(window_config.psb_period_bytes) - thread.since_psb;
   thread.psb_due_bytes = due > 0 ? static_cast<size_t>(due) : 0;
 }
 
 // The PSB that is written next, at the writer's position.
 void note_psb(Thread& thread, const pt::PacketWriter& writer) {
+  thread.history_has_psb = true;
   thread.since_psb = -static_cast<int64_t>(writer.size_bytes());
   schedule_psb(thread);
+}
+
+// Some code is gone that the packets lead through, and other code may come in its place: samples
+// begin with what is traced from here on.
+void forget_history(Thread& thread) {
+  thread.code_changes = code_cache.code_changes();
+  thread.pt.begin_window();
+  thread.history_has_psb = false;
+  thread.since_psb = window_config.psb_period_bytes;
 }
 
 // What was written becomes part of the AUX area, and the writer goes on behind it.
@@ -48,6 +59,7 @@ void commit(Thread& thread) {
   const size_t bytes = thread.writer.size_bytes();
   area.commit(bytes);
   thread.since_psb += static_cast<int64_t>(bytes);
+  if (thread.code_changes != code_cache.code_changes()) forget_history(thread);
   schedule_psb(thread);
   thread.writer.continue_in(reinterpret_cast<uint8_t*>(area.claim(kRoomBytes)));
   auto& branches = thread.slot.header->counters.branches;
@@ -73,8 +85,16 @@ void switch_on(Thread& thread, uint64_t pc) {
 // The packets lead to `pc`, where tracing is off: a sample with the newest of them.
 void sample(Thread& thread, uint64_t pc) {
   commit(thread);
-  thread.sample_due = false;
-  write_sample(thread, pc);
+  if (!thread.history_has_psb) {
+    note_psb(thread, thread.writer);
+    thread.writer.position_only(pc, next_tsc(thread, now_ns()));
+    commit(thread);
+  }
+  const uint32_t due = thread.samples_due;
+  thread.samples_due = 0;
+  for (uint32_t left = due; left != 0; left &= left - 1) {
+    write_sample(thread, pc, static_cast<uint32_t>(__builtin_ctz(left)));
+  }
 }
 
 // The thread ran natively up to `pc`, so the packets say no more than that.
@@ -136,12 +156,17 @@ void sample_and_go_on(Thread* thread, SampleRequest* request) {
 }
 
 void take_sample(Thread& thread, SampleRequest request) {
-  thread.sample_due = true;
   auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&sample_and_go_on),
                          thread.stack_top);
   if (tls_block.state != UnitState::kTranslating) return;
   tls_block.state = UnitState::kIdle;
   replay_held_signals(thread, thread.saved_mask);
+}
+
+// Where tracing ended just there, the history leads to it already.
+void sample_native_position(Thread* thread, const uint64_t* pc) {
+  if (thread->last_pc == *pc) return sample(*thread, *pc);
+  sample_position(*thread, *pc);
 }
 
 void sample_in_gate(Thread* thread, ucontext_t* context) {
@@ -152,17 +177,23 @@ void sample_in_gate(Thread* thread, ucontext_t* context) {
 
 }  // namespace
 
-void continuous_begin(Thread& thread, ucontext_t& context, bool is_sampler) {
+void note_due_sample(Thread& thread, const Overflow& overflow) {
+  thread.samples_due |= 1u << overflow.number;
+  thread.due_address = overflow.address;
+  thread.due_weight = 0;
+}
+
+void continuous_begin(Thread& thread, ucontext_t& context) {
   const auto pc = program_register(context, REG_RIP);
   thread.window_branches = 0;
   thread.gate_rsp = 0;
   thread.stepping = false;
   if (thread.engine.aux().written() == 0) {
-    thread.since_psb = session.config.psb_period_bytes;
+    thread.since_psb = window_config.psb_period_bytes;
     schedule_psb(thread);
   }
   thread.writer.continue_in(reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes)));
-  if (is_sampler || thread.sample_due) sample_position(thread, pc);
+  if (thread.samples_due != 0) sample_position(thread, pc);
   Reason why = Reason::kFull;
   const Block* const block = can_enter(context, &why) ? block_to_enter(thread, pc, &why) : nullptr;
   if (block == nullptr) return count(thread, why);
@@ -171,28 +202,23 @@ void continuous_begin(Thread& thread, ucontext_t& context, bool is_sampler) {
   enter_cache(thread, context, *block);
 }
 
-void continuous_overflow(Thread& thread, ucontext_t& context) {
-  if (thread.sample_due || tls_block.state == UnitState::kTranslating) {
-    count(thread, Reason::kBusyUnit);
-    return;
-  }
+void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& overflow) {
+  const bool is_under_way = thread.samples_due != 0;
+  const uint32_t bit = 1u << overflow.number;
+  if ((thread.samples_due & bit) != 0) return count(thread, Reason::kBusyUnit);
+  note_due_sample(thread, overflow);
+  if (is_under_way || tls_block.state == UnitState::kTranslating) return;
   if (tls_block.state == UnitState::kSyscall) {
-    if (!is_in_gate(context)) {
-      thread.sample_due = true;
-      return;
-    }
+    if (!is_in_gate(context)) return;
     auxtrail_call_on_stack(&thread, &context, reinterpret_cast<void*>(&sample_in_gate),
                            (thread.gate_rsp - 256) & ~uint64_t{15});
     return;
   }
   const uint64_t ip = program_register(context, REG_RIP);
-  if (!code_cache.in_cache(ip) || code_cache.in_stub(ip)) {
-    thread.sample_due = true;  // unit_exit() or unit_indirect() take it
-    return;
-  }
+  // unit_exit() or unit_indirect() take it.
+  if (!code_cache.in_cache(ip) || code_cache.in_stub(ip)) return;
   SampleRequest request{&context, 0, kEmptyPath};
   if (is_at_boundary(context, &request.pc, &request.path)) return take_sample(thread, request);
-  thread.sample_due = true;
   thread.stepping = true;
   context.uc_mcontext.gregs[REG_EFL] |= kTrapFlag;
 }
@@ -206,8 +232,28 @@ void continuous_step(Thread& thread, ucontext_t& context) {
   if (arrived) take_sample(thread, request);
 }
 
+void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& context) {
+  Thread* const thread = tls_block.thread;
+  if (session.config.continuous == 0 || session.stopped || session.memory == nullptr) return;
+  if (thread == nullptr || tls_block.state != UnitState::kIdle) return;
+  for (uint32_t i = 0; i < session.config.sampler_count; ++i) {
+    if (session.config.samplers[i].kind != channel::Sampler::kFatalSignal) continue;
+    auto& overflows = thread->slot.header->counters.overflows;
+    overflows.store(overflows.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    thread->samples_due = 1u << i;
+    thread->due_address = address;
+    thread->due_weight = static_cast<uint64_t>(signal);
+    tls_block.state = UnitState::kTranslating;
+    uint64_t pc = program_register(context, REG_RIP);
+    auxtrail_call_on_stack(thread, &pc, reinterpret_cast<void*>(&sample_native_position),
+                           thread->stack_top);
+    tls_block.state = UnitState::kIdle;
+  }
+}
+
 void continuous_pause(Thread& thread, uint64_t pc, Reason reason) {
-  if (thread.sample_due) {
+  thread.last_pc = pc;
+  if (thread.samples_due != 0) {
     sample(thread, pc);
   } else {
     commit(thread);
@@ -225,7 +271,7 @@ Reason continuous_refill(Thread& thread, uint64_t pc) {
   if (thread.writer.size_bytes() >= thread.psb_due_bytes) continuous_psb(thread, thread.writer, pc);
   commit(thread);
   start_stretch(thread);
-  if (thread.sample_due) sample_from_stub(thread, pc);
+  if (thread.samples_due != 0) sample_from_stub(thread, pc);
   return signals_wait(thread) ? Reason::kSignal : Reason::kCount;
 }
 
@@ -242,7 +288,7 @@ uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
   const uint64_t next = thread.gate_next;
   thread.pending_pc = next;
   switch_on(thread, next);
-  if (thread.sample_due) sample_from_stub(thread, next);
+  if (thread.samples_due != 0) sample_from_stub(thread, next);
   if (session.stopped || thread.held_signals != 0) {
     return end_from_stub(thread, next, Reason::kSignal);
   }

@@ -14,20 +14,25 @@
 #include <cstdint>
 
 #include "channel/layout.h"
-#include "unit/signals.h"
+#include "unit/overflow.h"
 #include "unit/thread_state.h"
 
 namespace auxtrail::unit {
 
-// A trigger's signal found the thread at native code: takes the sample, if it is for one, and
-// enters the cache.
-void continuous_begin(Thread& thread, ucontext_t& context, bool is_sampler);
+// The sample is to be taken where the program's position is known next.
+void note_due_sample(Thread& thread, const Overflow& overflow);
+
+// A trigger's signal found the thread at native code: takes the sample that is due, if there is
+// one, and enters the cache.
+void continuous_begin(Thread& thread, ucontext_t& context);
+// The program is going to die of `signal` at `context`, natively: takes the sample of that.
+void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& context);
 
 // A PSB+ is due and `writer` has come to the program's instruction at `pc`.
 void continuous_psb(Thread& thread, pt::PacketWriter& writer, uint64_t pc);
 
 // The sampler's signal found the thread in a window or a system call.
-void continuous_overflow(Thread& thread, ucontext_t& context);
+void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& overflow);
 // The trap of a single step on the way to the program's next instruction.
 void continuous_step(Thread& thread, ucontext_t& context);
 

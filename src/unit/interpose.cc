@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 
 #include "unit/code_cache.h"
+#include "unit/entry.h"
 #include "unit/export.h"
 #include "unit/libc_function.h"
 #include "unit/session.h"
@@ -187,15 +188,25 @@ struct ThreadStart {
   void* argument;
   uint32_t trap_blocked;  // inherited, like the mask it stands for
 };
-void* start_thread(void* given) {
+
+}  // namespace
+
+// Called by entry.S in a new thread.
+struct FirstCall {
+  void* (*function)(void*);
+  void* argument;
+  uint64_t enters;
+};
+extern "C" __attribute__((visibility("hidden"))) const FirstCall* auxtrail_start_thread(
+    void* given) {
+  static __thread FirstCall call __attribute__((tls_model("initial-exec")));
   const ThreadStart start = *static_cast<ThreadStart*>(given);
   free(given);
   tls_block.trap_blocked = start.trap_blocked;
   trigger_start_thread();
-  return start.function(start.argument);
+  call = {start.function, start.argument, wants_entry() ? uint64_t{1} : 0};
+  return &call;
 }
-
-}  // namespace
 
 bool forbids_our_calls(int option) {
   constexpr int kSyscallUserDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH
@@ -343,13 +354,13 @@ AUXTRAIL_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attr
     roomier = *attr;
     if (pthread_attr_setstacksize(&roomier, stack_bytes) == 0) attr = &roomier;
   }
-  if (!trigger_is_timer() && tls_block.trap_blocked == 0) {
+  if (!trigger_is_timer() && tls_block.trap_blocked == 0 && !wants_entry()) {
     return real_pthread_create(thread, attr, function, argument);
   }
   auto* start = static_cast<ThreadStart*>(malloc(sizeof(ThreadStart)));
   if (start == nullptr) return real_pthread_create(thread, attr, function, argument);
   *start = {function, argument, tls_block.trap_blocked};
-  const int result = real_pthread_create(thread, attr, &start_thread, start);
+  const int result = real_pthread_create(thread, attr, &auxtrail_thread_begin, start);
   if (result != 0) free(start);
   return result;
 }

@@ -4,10 +4,12 @@
 #include "unit/code_cache.h"
 #include "unit/context.h"
 #include "unit/continuous.h"
+#include "unit/entry.h"
 #include "unit/session.h"
 #include "unit/signals.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
+#include "unit/syscall_gate.h"
 #include "unit/thread_state.h"
 #include "unit/window.h"
 
@@ -29,16 +31,7 @@ void begin_on_own_stack(Thread* thread, ucontext_t* context) {
 }
 void enter_on_own_stack(Thread* thread, ucontext_t* context) {
   protect_frame(*context);
-  continuous_begin(*thread, *context, false);
-}
-void sample_on_own_stack(Thread* thread, ucontext_t* context) {
-  protect_frame(*context);
-  continuous_begin(*thread, *context, true);
-}
-
-void* beginning(bool is_sampler) {
-  if (session.config.continuous == 0) return reinterpret_cast<void*>(&begin_on_own_stack);
-  return reinterpret_cast<void*>(is_sampler ? &sample_on_own_stack : &enter_on_own_stack);
+  continuous_begin(*thread, *context);
 }
 
 // The calling thread's state; null, with the reason counted, if it can't be sampled.
@@ -57,15 +50,25 @@ Thread* current_thread(uint32_t tid) {
   return tls_block.thread;
 }
 
+// Whether an event that is no clock overflowed because of the unit.
+bool is_own_doing(const ucontext_t& context, const Overflow& overflow) {
+  if ((window_config.exact_samplers >> overflow.number & 1) == 0) return false;
+  if (overflow.deferred) return true;  // while a handler of the unit was at work
+  if (tls_block.state == UnitState::kSyscall) return !is_program_call(context);
+  if (tls_block.state != UnitState::kWindow) return false;
+  const uint64_t ip = program_register(context, REG_RIP);
+  return !code_cache.in_cache(ip) || code_cache.in_stub(ip);
+}
+
 // Opens a window, or counts why not. The thread, if it has state of its own.
-Thread* handle_overflow(ucontext_t& context, bool deferred, bool is_sampler) {
+Thread* handle_overflow(ucontext_t& context, const Overflow& overflow) {
   const uint64_t ip = program_register(context, REG_RIP);
   if (session.config.continuous != 0 && tls_block.thread != nullptr &&
       tls_block.state != UnitState::kIdle &&
       tls_block.tid == static_cast<uint32_t>(sys::gettid())) {
-    if (!is_sampler) return tls_block.thread;
+    if (!overflow.wants_sample() || is_own_doing(context, overflow)) return tls_block.thread;
     tls_block.thread->slot.header->counters.overflows.fetch_add(1, std::memory_order_relaxed);
-    continuous_overflow(*tls_block.thread, context);
+    continuous_overflow(*tls_block.thread, context, overflow);
     return tls_block.thread;
   }
   if (tls_block.state != UnitState::kIdle || code_cache.in_cache(ip) ||
@@ -77,11 +80,12 @@ Thread* handle_overflow(ucontext_t& context, bool deferred, bool is_sampler) {
     count(counters, Reason::kBusyUnit);
     return tls_block.thread;
   }
+  if (overflow.wants_sample() && is_own_doing(context, overflow)) return nullptr;
   Thread* thread = current_thread(static_cast<uint32_t>(sys::gettid()));
   if (thread == nullptr) return nullptr;
   channel::Counters& counters = thread->slot.header->counters;
-  if (is_sampler) counters.overflows.fetch_add(1, std::memory_order_relaxed);
-  if (deferred) counters.deferred.fetch_add(1, std::memory_order_relaxed);
+  if (overflow.wants_sample()) counters.overflows.fetch_add(1, std::memory_order_relaxed);
+  if (overflow.deferred) counters.deferred.fetch_add(1, std::memory_order_relaxed);
   constexpr uint64_t kTrapFlag = 0x100;
   if ((program_register(context, REG_EFL) & kTrapFlag) != 0) {
     count(counters, Reason::kSingleStep);
@@ -91,18 +95,24 @@ Thread* handle_overflow(ucontext_t& context, bool deferred, bool is_sampler) {
     count(counters, Reason::kHandlersReplaced);
     return thread;
   }
+  const bool continuous = session.config.continuous != 0;
+  if (continuous && overflow.wants_sample()) note_due_sample(*thread, overflow);
   tls_block.state = UnitState::kTranslating;
-  auxtrail_call_on_stack(thread, &context, beginning(is_sampler), thread->stack_top);
+  auxtrail_call_on_stack(
+      thread, &context,
+      reinterpret_cast<void*>(continuous ? &enter_on_own_stack : &begin_on_own_stack),
+      thread->stack_top);
   if (tls_block.state == UnitState::kTranslating) tls_block.state = UnitState::kIdle;
   return thread;
 }
 
 }  // namespace
 
-void on_overflow(ucontext_t& context, bool deferred, bool is_sampler) {
+void on_overflow(ucontext_t& context, const Overflow& overflow) {
   if (session.memory == nullptr || session.stopped) return;
+  if (!overflow.wants_sample()) return_from_entry(context);
   tls_block.in_trigger = 1;
-  Thread* thread = handle_overflow(context, deferred, is_sampler);
+  Thread* thread = handle_overflow(context, overflow);
   tls_block.in_trigger = 0;
   if (thread != nullptr && tls_block.state == UnitState::kIdle) {
     replay_held_signals(*thread, signal_mask(context));

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <time.h>
 
+#include "unit/code_cache.h"
 #include "unit/signals.h"
 #include "unit/sys.h"
 #include "unit/thread_state.h"
@@ -57,7 +58,8 @@ bool receive_config(int fd, SessionConfig* config) {
   const long got = sys::call(SYS_recvfrom, fd, sys::arg(config), sizeof *config);
   return got == sizeof *config && config->magic == channel::kMagic &&
          config->version == channel::kVersion && is_power_of_two(config->data_pages) &&
-         is_power_of_two(config->aux_pages) && config->sampler.aux_sample_size != 0;
+         is_power_of_two(config->aux_pages) && config->sampler_count - 1 < channel::kMaxSamplers &&
+         config->samplers[0].attr.aux_sample_size != 0;
 }
 
 bool file_size_is_limited(size_t bytes) {
@@ -117,19 +119,47 @@ void cap_period() {
   if (window_config.period_ns > kLongestNs) window_config.period_ns = kLongestNs;
 }
 
+bool is_clock(const perf_event_attr& attr) {
+  return attr.type == PERF_TYPE_SOFTWARE &&
+         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
+}
+
+void configure_stretches(const SessionConfig& config) {
+  constexpr uint64_t kHeaders = 64;
+  constexpr size_t kMostUnits = 1024;
+  uint64_t smallest = uint64_t{config.aux_pages} * channel::kPageBytes;
+  for (uint32_t i = 0; i < config.sampler_count; ++i) {
+    const uint64_t bytes = config.samplers[i].attr.aux_sample_size;
+    if (bytes != 0 && bytes < smallest) smallest = bytes;
+  }
+  const uint64_t half = smallest / 2;
+  window_config.psb_period_bytes = config.psb_period_bytes;
+  if (half - kHeaders < window_config.psb_period_bytes) {
+    window_config.psb_period_bytes = half > kHeaders ? half - kHeaders : 0;
+  }
+  const size_t units = half * 6 / kMaxUnitBytes6;
+  window_config.stretch_units = units < kMostUnits ? units : kMostUnits;
+}
+
 void configure_windows(const SessionConfig& config) {
   window_config.pid = static_cast<uint32_t>(sys::getpid());
-  window_config.period = period_of(config.sampler);
+  window_config.exact_samplers = 0;
+  for (uint32_t i = 0; i < config.sampler_count; ++i) {
+    const channel::Sampler& sampler = config.samplers[i];
+    window_config.periods[i] = period_of(sampler.attr);
+    const bool exact = config.continuous != 0 && !is_clock(sampler.trigger);
+    if (exact) window_config.exact_samplers |= 1u << i;
+  }
   // Only clocks have a period in time; for anything else a millisecond is the rate windows are
   // sized for.
-  const bool is_clock = config.trigger.type == PERF_TYPE_SOFTWARE &&
-                        (config.trigger.config == PERF_COUNT_SW_CPU_CLOCK ||
-                         config.trigger.config == PERF_COUNT_SW_TASK_CLOCK);
-  window_config.period_ns =
-      is_clock || config.sampler.freq != 0 ? window_config.period : uint64_t{1000000};
+  const channel::Sampler& first = config.samplers[0];
+  window_config.period_ns = is_clock(first.trigger) || first.attr.freq != 0
+                                ? window_config.periods[0]
+                                : uint64_t{1000000};
   cap_period();
+  configure_stretches(config);
   window_config.indirect_units = config.continuous != 0 ? kPackedUnits : kIndirectUnits;
-  const uint64_t bytes = config.sampler.aux_sample_size & ~uint64_t{7};
+  const uint64_t bytes = first.attr.aux_sample_size & ~uint64_t{7};
   const uint64_t area = uint64_t{config.aux_pages} * channel::kPageBytes;
   window_config.sample_bytes = bytes < area ? bytes : area;
 }
@@ -160,19 +190,25 @@ bool start_on(int fd) {
   hello.pid = window_config.pid;
   hello.memory_bytes = bytes;
   if (session.config.continuous != 0) watch_all_signals();
-  const OpenTrigger trigger = trigger_open(session.config.trigger);
+  const OpenTrigger trigger = trigger_open(session.config.samplers[0].trigger);
   hello.trigger = trigger.kind;
   hello.trigger_errno = trigger.kernel_errno;
   hello.timer_hz = trigger.timer_hz;
   if (trigger.timer_hz != 0) {
-    window_config.period = window_config.period_ns = 1000000000 / trigger.timer_hz;
+    window_config.periods[0] = window_config.period_ns = 1000000000 / trigger.timer_hz;
     cap_period();
   }
   int descriptors[channel::kMaxDescriptors] = {memfd};
   size_t count = 1;
   if (trigger.fd >= 0) descriptors[count++] = trigger.fd;
+  for (uint32_t i = 1; i < session.config.sampler_count; ++i) {
+    const channel::Sampler& sampler = session.config.samplers[i];
+    if (sampler.kind != channel::Sampler::kKernelEvent) continue;
+    const int more = sampler_event_open(sampler.trigger, i);
+    if (more >= 0) descriptors[count++] = more;
+  }
   if (session.config.continuous != 0 && trigger.kind == channel::Trigger::kKernelEvent) {
-    const int entry = entry_event_open(session.config.trigger);
+    const int entry = entry_event_open(session.config.samplers[0].trigger);
     if (entry >= 0) descriptors[count++] = entry;
   }
   const bool sent = send_hello(fd, hello, descriptors, count);
@@ -199,6 +235,11 @@ Thread* map_thread() {
   thread->stack_top = reinterpret_cast<uint64_t>(stack_top);
   const auto log_area = reinterpret_cast<uint64_t>(stack_top + kThreadBytes);
   thread->log_end = (log_area + 2 * kLogAlignment - kLogOverrunBytes) & ~(kLogAlignment - 1);
+  // A sampler of page faults must not see the log's.
+  for (uint64_t at_log = thread->log_end - kLogAlignment / 4; at_log < thread->log_end + 256;
+       at_log += channel::kPageBytes) {
+    *reinterpret_cast<volatile char*>(at_log) = 0;
+  }
   return thread;
 }
 
@@ -228,9 +269,14 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   thread.holds_lock = false;
   thread.leaving = false;
   thread.delivering = false;
-  thread.pt.windowed = config.continuous == 0;
+  thread.pt.windowed = true;
+  thread.history_has_psb = false;
+  thread.code_changes = code_cache.code_changes();
   thread.gate_rsp = 0;
-  thread.sample_due = false;
+  thread.samples_due = 0;
+  thread.due_address = 0;
+  thread.due_weight = 0;
+  thread.last_pc = 0;
   thread.stepping = false;
   const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
   const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;
@@ -240,10 +286,16 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   if (config.continuous != 0 && thread.mirror == nullptr) {
     thread.mirror = map_twice(slot.aux, aux_bytes);
   }
+  event::ThreadConfig::Sampler more[channel::kMaxSamplers - 1];
+  for (uint32_t i = 1; i < config.sampler_count; ++i) {
+    more[i - 1] = {&config.samplers[i].attr, config.samplers[i].id};
+  }
   return thread.engine.init({.leader = &config.leader,
-                             .sampler = &config.sampler,
+                             .sampler = &config.samplers[0].attr,
                              .leader_id = config.leader_id,
-                             .sampler_id = config.sampler_id,
+                             .sampler_id = config.samplers[0].id,
+                             .more_samplers = more,
+                             .more_sampler_count = config.sampler_count - 1,
                              .leader_pmu = &pmu::kIntelPt,
                              .leader_context = &thread.pt,
                              .tid = tid,

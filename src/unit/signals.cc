@@ -129,7 +129,7 @@ class ActionLock {
   uint64_t old_mask_;
 };
 
-// kTriggerCookie, kEntryCookie, or 0 if it is neither's.
+// A sampler's cookie, kEntryCookie, or 0 if it is none's.
 uint64_t cookie_of(int signal, const siginfo_t& info) {
   if (signal != SIGTRAP) return 0;
   uint64_t data = 0;
@@ -138,7 +138,7 @@ uint64_t cookie_of(int signal, const siginfo_t& info) {
   } else if (info.si_code == SI_TIMER) {
     data = reinterpret_cast<uint64_t>(info.si_value.sival_ptr);
   }
-  return data == kTriggerCookie || data == kEntryCookie ? data : 0;
+  return data - kTriggerCookie <= channel::kMaxSamplers ? data : 0;
 }
 bool is_trigger(int signal, const siginfo_t& info) { return cookie_of(signal, info) != 0; }
 bool was_deferred(const siginfo_t& info) {
@@ -267,7 +267,9 @@ void default_action(int signal, siginfo_t& info, ucontext_t& context) {
   reset.flags = kRestorerFlag;
   reset.restorer = reinterpret_cast<void*>(&auxtrail_restore_rt);
   (void)kernel_sigaction(signal, &reset, nullptr);
-  if (info.si_code > 0 && signal != SIGTRAP) return;  // the instruction faults again
+  continuous_fatal_signal(signal, reinterpret_cast<uint64_t>(info.si_addr), context);
+  const bool raised = info.si_code > 0 && (signal_bit(signal) & kFiveBits) != 0;
+  if (raised && signal != SIGTRAP) return;  // the instruction faults again
   (void)set_mask(kAllSignals);
   send_to_this_thread(signal, info);
   signal_mask(context) &= ~signal_bit(signal);
@@ -304,7 +306,9 @@ void* deliver_to_program(int signal, siginfo_t& info, ucontext_t& context) {
 // What comes of a signal: the program's handler for it, or null if there is nothing to call.
 void* route(int signal, siginfo_t& info, ucontext_t& context) {
   if (is_trigger(signal, info)) {
-    on_overflow(context, was_deferred(info), cookie_of(signal, info) == kTriggerCookie);
+    on_overflow(context, {.number = cookie_of(signal, info) - kTriggerCookie,
+                          .deferred = was_deferred(info),
+                          .address = reinterpret_cast<uint64_t>(info.si_addr)});
     return nullptr;
   }
   if (handle_in_unit(signal, info, context)) return nullptr;

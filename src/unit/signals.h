@@ -12,6 +12,8 @@
 
 #include <cstdint>
 
+#include "channel/layout.h"
+
 namespace auxtrail::unit {
 
 // The kernel's struct sigaction.
@@ -65,8 +67,9 @@ void exchange_action(int signal, const KernelAction* action, KernelAction* old);
 // sigaction().
 bool handlers_in_place();
 
-// Mark the signals of our triggers: perf_event_attr.sig_data, or sigval of the timers.
-inline constexpr uint64_t kTriggerCookie = 0x6c6961727478;    // the sampler
-inline constexpr uint64_t kEntryCookie = kTriggerCookie + 1;  // only (re)enters the code cache
+// Mark the signals of our triggers: perf_event_attr.sig_data, or sigval of the timers. That of the
+// sampler number N is kTriggerCookie + N.
+inline constexpr uint64_t kTriggerCookie = 0x6c6961727400;
+inline constexpr uint64_t kEntryCookie = kTriggerCookie + channel::kMaxSamplers;
 
 }  // namespace auxtrail::unit

@@ -47,6 +47,11 @@ bool is_in_gate(const ucontext_t& context) {
   return ip >= address_of(auxtrail_gate_begin) && ip <= address_of(auxtrail_gate_end);
 }
 
+bool is_program_call(const ucontext_t& context) {
+  const uint64_t ip = program_register(context, REG_RIP);
+  return ip >= address_of(auxtrail_gate_syscall) && ip <= address_of(auxtrail_gate_saved);
+}
+
 bool call_was_made(const ucontext_t& context) {
   return program_register(context, REG_RIP) > address_of(auxtrail_gate_syscall);
 }

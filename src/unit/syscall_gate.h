@@ -37,6 +37,9 @@ namespace auxtrail::unit {
 
 // In the gate, where signals arrive?
 [[nodiscard]] bool is_in_gate(const ucontext_t& context);
+// Whether a thread in the gate is at the program's call or right behind it; else it is at one of
+// the gate's own.
+[[nodiscard]] bool is_program_call(const ucontext_t& context);
 // Whether the system call was made, of a thread in the gate.
 [[nodiscard]] bool call_was_made(const ucontext_t& context);
 // The program's position in the gate: at its call, or behind it.

@@ -135,8 +135,14 @@ struct Thread {
   int64_t since_psb;                // bytes behind the last PSB where the writer started
   size_t psb_due_bytes = SIZE_MAX;  // of the writer, when the next PSB is due
   uint64_t poll_ticks;              // when signals were last looked for
-  bool sample_due;  // an overflow that is sampled where the program's position is known next
-  bool stepping;    // single-stepping to that place
+  // Samplers, by bit, that are sampled where the program's position is known next.
+  uint32_t samples_due;
+  uint64_t due_address;  // what an overflow of theirs told
+  uint64_t due_weight;
+  bool history_has_psb;
+  uint32_t code_changes;  // that the history does not reach beyond
+  uint64_t last_pc;       // where tracing ended last
+  bool stepping;          // single-stepping to that place
   channel::SlotView slot;
   pmu::PtContext pt;
   event::ThreadContext engine;

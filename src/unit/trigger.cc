@@ -73,6 +73,11 @@ int entry_event_open(const perf_event_attr& sampler) {
   return sys::is_error(fd) ? -1 : static_cast<int>(fd);
 }
 
+int sampler_event_open(const perf_event_attr& trigger, uint32_t number) {
+  const long fd = open_event(trigger, kTriggerCookie + number);
+  return sys::is_error(fd) ? -1 : static_cast<int>(fd);
+}
+
 OpenTrigger trigger_open(const perf_event_attr& attr) {
   OpenTrigger result;
   const long fd = open_event(attr, kTriggerCookie);

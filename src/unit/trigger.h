@@ -20,6 +20,10 @@ struct OpenTrigger {
 // The period that `attr` asks for; a frequency as nanoseconds between overflows.
 uint64_t period_of(const perf_event_attr& attr);
 
+// The kernel event of the session's sampler with that number, but for the first, which
+// trigger_open() opens. Its descriptor, or -1.
+int sampler_event_open(const perf_event_attr& trigger, uint32_t number);
+
 // The event that brings threads into the code cache in continuous tracing: for samplers that are no
 // clocks. Its descriptor, or -1.
 int entry_event_open(const perf_event_attr& sampler);

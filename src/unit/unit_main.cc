@@ -1,4 +1,5 @@
-// libauxtrail-unit.so's beginning: a constructor that turns the process into a sampled one.
+// libauxtrail-unit.so's beginning: a constructor (entry.S) that turns the process into a sampled
+// one.
 //
 // Preloaded by `auxtrail record`. Without the recorder's variable in the environment, or if
 // anything is missing, the library does nothing at all and the program runs as if it were not
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "unit/code_cache.h"
+#include "unit/entry.h"
 #include "unit/interpose.h"
 #include "unit/memory_limit.h"
 #include "unit/session.h"
@@ -129,7 +131,7 @@ int note_module(dl_phdr_info* module, size_t, void*) {
   return 0;
 }
 
-__attribute__((constructor)) void start() {
+void start() {
   if (!remember_socket_path()) return;
   if (const char* filters = getenv(channel::kFiltersVariable); filters != nullptr) {
     recorder_filters = strtoul(filters, nullptr, 10);
@@ -140,9 +142,19 @@ __attribute__((constructor)) void start() {
   resolve_interposed();
   (void)dl_iterate_phdr(&note_module, nullptr);
   if (install_handlers() != 0) return;
-  (void)pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+  (void)pthread_atfork(nullptr, nullptr, &auxtrail_forked_child);
   if (!session_start(socket_path)) remove_handlers();
 }
 
 }  // namespace
 }  // namespace auxtrail::unit
+
+// Called by entry.S; they return whether the program is to be entered.
+extern "C" __attribute__((visibility("hidden"))) int auxtrail_start_process() {
+  auxtrail::unit::start();
+  return auxtrail::unit::wants_entry() ? 1 : 0;
+}
+extern "C" __attribute__((visibility("hidden"))) int auxtrail_start_child() {
+  auxtrail::unit::after_fork_in_child();
+  return auxtrail::unit::wants_entry() ? 1 : 0;
+}

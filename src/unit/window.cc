@@ -172,16 +172,19 @@ void add(std::atomic<uint64_t>& counter, uint64_t amount) {
 
 }  // namespace
 
-void write_sample(Thread& thread, uint64_t pc) {
+void write_sample(Thread& thread, uint64_t pc, uint32_t sampler) {
   channel::Counters& counters = thread.slot.header->counters;
   thread.delivering = true;
-  const event::OverflowResult result = thread.engine.overflow({.ip = pc,
-                                                               .pid = window_config.pid,
-                                                               .tid = tls_block.tid,
-                                                               .time_ns = now_ns(),
-                                                               .cpu = current_cpu(),
-                                                               .period = window_config.period,
-                                                               .addr = 0});
+  const event::OverflowResult result =
+      thread.engine.overflow({.ip = pc,
+                              .pid = window_config.pid,
+                              .tid = tls_block.tid,
+                              .time_ns = now_ns(),
+                              .cpu = current_cpu(),
+                              .period = window_config.periods[sampler],
+                              .addr = thread.due_address,
+                              .weight = thread.due_weight},
+                             sampler);
   thread.delivering = false;
   if (result.outcome == event::Outcome::kWritten) {
     add(counters.samples, 1);
@@ -204,7 +207,7 @@ namespace {
 
 void deliver_sample(Thread& thread, uint64_t pc, Reason reason) {
   thread.engine.aux().commit(thread.writer.size_bytes());
-  write_sample(thread, pc);
+  write_sample(thread, pc, 0);
   channel::Counters& counters = thread.slot.header->counters;
   add(counters.branches, thread.window_branches);
   count(thread, reason);
@@ -358,7 +361,7 @@ uint64_t unit_exit(Thread* thread) {
     tls_block.log += sizeof(LogEntry);
   }
   const bool is_end = exit.state == Exit::kEnd;  // never changes, unlike the other states
-  if (thread->sample_due && !log_is_full(tls_block.log)) (void)refill(*thread, target);
+  if (thread->samples_due != 0 && !log_is_full(tls_block.log)) (void)refill(*thread, target);
   if (log_is_full(tls_block.log)) {
     const Reason reason = refill(*thread, target);
     if (reason != Reason::kCount && !is_end) return end_from_stub(*thread, target, reason);
@@ -373,7 +376,7 @@ uint64_t unit_exit(Thread* thread) {
 
 uint64_t unit_indirect(Thread* thread) {
   thread->pending_pc = tls_block.target;
-  if (thread->sample_due || log_is_full(tls_block.log)) {
+  if (thread->samples_due != 0 || log_is_full(tls_block.log)) {
     const Reason reason = refill(*thread, tls_block.target);
     if (reason != Reason::kCount) return end_from_stub(*thread, tls_block.target, reason);
   }

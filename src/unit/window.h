@@ -25,9 +25,16 @@ namespace auxtrail::unit {
 // Set once before the first overflow.
 struct WindowConfig {
   uint32_t pid = 0;
-  uint64_t period = 0;           // what samples state
+  uint64_t periods[channel::kMaxSamplers] = {};  // what samples state
+  // The samplers that are no clocks, by bit: what the unit itself does to overflow them (its page
+  // faults, its system calls) is nothing of the program's.
+  uint32_t exact_samplers = 0;
   uint64_t period_ns = 1000000;  // expected time between overflows, bounds the work of a window
   uint64_t sample_bytes = 4096;  // attr.aux_sample_size
+  // Of continuous tracing: a PSB+ follows after so many bytes and one stretch of so many units of
+  // the log at most, so that every sample holds one.
+  uint64_t psb_period_bytes = 0;
+  size_t stretch_units = 0;
   size_t indirect_units = kIndirectUnits;  // of the log per indirect branch
 };
 extern WindowConfig window_config;

@@ -38,8 +38,8 @@ bool can_enter(const ucontext_t& context, channel::Reason* why);
 // Makes `context`, the program's own at `block`'s address, go on in the cache.
 void enter_cache(Thread& thread, ucontext_t& context, const Block& block);
 
-// Writes a sample whose newest bytes end at `pc`.
-void write_sample(Thread& thread, uint64_t pc);
+// Writes a sample of that sampler, whose newest bytes end at `pc`.
+void write_sample(Thread& thread, uint64_t pc, uint32_t sampler);
 void count(Thread& thread, channel::Reason reason);
 
 }  // namespace auxtrail::unit

@@ -66,7 +66,7 @@ class Runner:
         self.arguments = arguments
         self.work = pathlib.Path(arguments.work).resolve() / case.name
         self.recording = self.work / "perf.data"
-        self.words = {"inputs": str(inputs.make(pathlib.Path(arguments.work).resolve() / "inputs")),
+        self.words = {"inputs": str(inputs.make(pathlib.Path(arguments.inputs or arguments.work).resolve() / "inputs")),
                       "scripts": str(HERE / "scripts"), "programs": str(pathlib.Path(arguments.programs).resolve())}
 
     def command(self):
@@ -180,6 +180,7 @@ def parse():
     parser.add_argument("--programs", help="folder of the built tests/programs")
     parser.add_argument("--work", default="transparency", help="folder for inputs, runs and recordings")
     parser.add_argument("--auxtrail", default="", help="the auxtrail binary; without it two native runs are compared")
+    parser.add_argument("--inputs", default="", help="a run's --work folder whose inputs are used; default: its own")
     parser.add_argument("--record-options", default="", help="more options for auxtrail record")
     parser.add_argument("--no-verify", action="store_true", help="do not run auxtrail verify")
     parser.add_argument("--keep", action="store_true", help="keep the recording and the run's files")

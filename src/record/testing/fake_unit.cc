@@ -104,7 +104,7 @@ std::vector<std::byte> FakeUnit::sample(uint32_t tid, uint64_t ip, uint64_t time
   out.u32(PERF_RECORD_SAMPLE);
   out.u16(PERF_RECORD_MISC_USER);
   out.u16(static_cast<uint16_t>(8 + 6 * 8 + 8 + aux.size()));
-  out.u64(config_.sampler_id);
+  out.u64(config_.samplers[0].id);
   out.u64(ip);
   out.u32(static_cast<uint32_t>(::getpid()));
   out.u32(tid);
