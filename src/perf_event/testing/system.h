@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -141,6 +142,8 @@ inline Settings settings_of_this_system() {
       static_cast<uint64_t>(read_number(kernel + "max_sample_rate", 100000));
   settings.max_stack_frames = static_cast<uint16_t>(read_number(kernel + "max_stack", 127));
   settings.mlock_kib = static_cast<uint64_t>(read_number(kernel + "mlock_kb", 516));
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) settings.memlock_bytes = limit.rlim_cur;
   return settings;
 }
 
