@@ -155,7 +155,7 @@ void put_aux_event(Event& event) {
     sampler->aux_sampler_next = nullptr;
     sampler->aux_event = nullptr;
     sampler->schedule_out();
-    sampler->state = EventState::kError;
+    if (sampler->state > EventState::kError) sampler->state = EventState::kError;
     drop_reference(event);
   }
 }

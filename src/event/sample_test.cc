@@ -234,6 +234,16 @@ TEST_F(SampleTest, C4_SizeZeroIsStillWritten) {
   expect_empty("no leader");
 }
 
+TEST_F(SampleTest, C4_SizeZeroFromAnAreaInNormalMode) {
+  auto& sampler = group_.add_sampler(kUsualSampleType, 64);
+  SampleData data = usual_data();
+  EXPECT_EQ(prepare_sample_aux(sampler, data, 64), 64U);
+  ASSERT_EQ(group_.area.attach(memory_.control(), memory_.aux(), memory_.aux_bytes(),
+                               {.overwrite = false}),
+            0);
+  EXPECT_EQ(prepare_sample_aux(sampler, data, 64), 0U);
+}
+
 TEST_F(SampleTest, C5_TheSamplersRingMayDifferFromTheLeaders) {
   Memory other_memory(1 << 16, 8);
   DataRing other;

@@ -27,16 +27,9 @@ int check_request(uint64_t length, int flags, uint64_t offset) {
   return type == MAP_SHARED || type == MAP_SHARED_VALIDATE || type == MAP_PRIVATE ? 0 : EINVAL;
 }
 
-// AUX samples are cut from the newest bytes: the events that write here have samplers only if the
-// area keeps those.
 bool is_sampled(const Buffer& buffer) {
-  return std::any_of(buffer.events().begin(), buffer.events().end(), [](const PerfEvent* event) {
-    for (const event::Event* sampler = event->aux_samplers; sampler != nullptr;
-         sampler = sampler->aux_sampler_next) {
-      if (sampler->attr.aux_sample_size != 0) return true;
-    }
-    return false;
-  });
+  return std::any_of(buffer.events().begin(), buffer.events().end(),
+                     [](const PerfEvent* event) { return is_sampled(*event); });
 }
 
 }  // namespace

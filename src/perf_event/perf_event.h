@@ -55,6 +55,15 @@ void for_each_sibling(PerfEvent& leader, Visit&& visit) {
 [[nodiscard]] inline bool is_sampling(const event::Event& event) {
   return event.attr.sample_period != 0;  // or sample_freq, which is the same field
 }
+// Is the event an AUX leader whose trace samples are cut from? They are cut from the newest bytes,
+// which only an area in overwrite mode keeps.
+[[nodiscard]] inline bool is_sampled(const event::Event& event) {
+  for (const event::Event* sampler = event.aux_samplers; sampler != nullptr;
+       sampler = sampler->aux_sampler_next) {
+    if (sampler->attr.aux_sample_size != 0) return true;
+  }
+  return false;
+}
 [[nodiscard]] inline bool has_aux(const event::Event& event) {
   return event.pmu != nullptr && event.pmu->setup_aux != nullptr;
 }

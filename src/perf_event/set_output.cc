@@ -19,6 +19,9 @@ int Kernel::set_output(PerfEvent& event, PerfEvent* output) {
   if (output->attr.write_backward != event.attr.write_backward) return EINVAL;
   if (has_aux(event) && has_aux(*output) && event.pmu != output->pmu) return EINVAL;
   if (event.mmap_count != 0 || output->buffer == nullptr) return EINVAL;
+  const Buffer& buffer = *output->buffer;
+  const bool in_normal_mode = buffer.has_aux() && !output->aux->overwrite();
+  if (in_normal_mode && is_sampled(event)) return EINVAL;
   attach_buffer(event, output->buffer);
   return 0;
 }
