@@ -208,7 +208,8 @@ class Program {
     uint64_t flags = one_in(4) ? uint64_t{PERF_FLAG_FD_OUTPUT} : 0;
     if (one_in(6)) flags |= PERF_FLAG_FD_NO_GROUP;
     if (one_in(10)) flags |= PERF_FLAG_FD_CLOEXEC;
-    if (one_in(40)) flags |= PERF_FLAG_PID_CGROUP;
+    // Nor are there places for them there while others watch.
+    if (one_in(40) && event.attr.type != PERF_TYPE_BREAKPOINT) flags |= PERF_FLAG_PID_CGROUP;
     if (one_in(60)) flags |= uint64_t{1} << (4 + random_() % 60);
     const auto group = one_in(2) ? std::pair{-1, -1} : any_fd();
     const int cgroup = kBadFd;
