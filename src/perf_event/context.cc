@@ -18,10 +18,7 @@ void Context::install(PerfEvent& event) {
 }
 
 void Context::remove(PerfEvent& event) {
-  if (event.group_leader == nullptr) {
-    update_group_time(event);
-    // The siblings stay where they are: they lead themselves from now on, or the task is gone.
-  }
+  update_group_time(event);  // until now the siblings were enabled or not as their leader was
   take_off(event);
   std::erase(events_, &event);
   event.context = nullptr;

@@ -113,8 +113,8 @@ class Kernel {
   [[nodiscard]] int resolve_task(OpenRequest& request);
   [[nodiscard]] int allocate(PerfEvent& event, const OpenRequest& request);
   [[nodiscard]] int check_event(PerfEvent& event, const OpenRequest& request);
-  [[nodiscard]] int check_place(const PerfEvent& event, const OpenRequest& request) const;
-  [[nodiscard]] int breakpoint_slot(const perf_event_attr& attr, uint32_t tid, int cpu) const;
+  [[nodiscard]] int check_place(const OpenRequest& request) const;
+  [[nodiscard]] int breakpoint_slot(uint32_t tid, int cpu) const;
   PerfEvent& add_event();
 
   // release.cc

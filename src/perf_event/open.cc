@@ -143,7 +143,7 @@ int Kernel::allocate(PerfEvent& event, const OpenRequest& request) {
   event.task = request.tid();
   event.cpu = request.cpu;
   if (attr.type == PERF_TYPE_BREAKPOINT) {
-    if (const int full = breakpoint_slot(attr, event.task, event.cpu); full != 0) return full;
+    if (const int full = breakpoint_slot(event.task, event.cpu); full != 0) return full;
   }
   if (const int fault = event::check_aux_attr(attr, *event.pmu); fault != 0) return fault;
   if (request.has(PERF_FLAG_PID_CGROUP)) return EBADF;  // there are no control groups here
@@ -153,7 +153,8 @@ int Kernel::allocate(PerfEvent& event, const OpenRequest& request) {
   return too_deep ? EOVERFLOW : 0;
 }
 
-int Kernel::breakpoint_slot(const perf_event_attr& /*attr*/, uint32_t tid, int cpu) const {
+// A task's watchpoints and those of all CPUs that it may run on have to be on at the same time.
+int Kernel::breakpoint_slot(uint32_t tid, int cpu) const {
   int used = 0;
   for (const auto& [event, owner] : events_) {
     if (event->pmu != &kBreakpoints || event->context == nullptr) continue;
@@ -168,7 +169,7 @@ int Kernel::check_event(PerfEvent& event, const OpenRequest& request) {
     return EOPNOTSUPP;
   }
   if (const int error = check_clock(event); error != 0) return error;
-  if (const int error = check_place(event, request); error != 0) return error;
+  if (const int error = check_place(request); error != 0) return error;
   if (request.leader != nullptr) {
     if (const int error = event::check_group(*request.leader, event); error != 0) return error;
   }
@@ -187,7 +188,7 @@ int Kernel::check_event(PerfEvent& event, const OpenRequest& request) {
 }
 
 // May the caller watch there, and is there still somebody to watch?
-int Kernel::check_place(const PerfEvent& /*event*/, const OpenRequest& request) const {
+int Kernel::check_place(const OpenRequest& request) const {
   const User& user = *request.process.user;
   if (request.task == nullptr) {
     return settings_.paranoid > 0 && !user.is_perfmon ? EACCES : 0;
