@@ -47,6 +47,7 @@ int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new
   hw.stopped = true;
   hw.aux_paused = (aux_action(attr) & kAuxStartPaused) != 0;
   hw.context = pmu_context;
+  hw.addr_filters_generation = 0;
   const bool has_frequency = attr.freq != 0 && attr.sample_freq != 0;
   hw.sample_period = has_frequency ? 1 : attr.sample_period;
   hw.last_period = hw.sample_period;
@@ -54,6 +55,7 @@ int Event::init(const perf_event_attr& new_attr, uint64_t new_id, const Pmu& new
   parent = nullptr;
   ring = nullptr;
   aux = nullptr;
+  addr_filters = nullptr;
   moment = nullptr;
   task = 0;
   cpu = -1;

@@ -19,6 +19,7 @@ namespace auxtrail::event {
 
 class AuxArea;
 class DataRing;
+struct AddrFilters;
 
 // The kernel's numbers, so that "at least inactive" is a comparison.
 enum class EventState : int32_t {
@@ -37,6 +38,7 @@ struct HwState {
   bool aux_paused =
       false;  // tracing is paused (attr.aux_action); a started event then traces nothing
   void* context = nullptr;  // the PMU's per-thread state
+  uint64_t addr_filters_generation = 0;  // of the address filters that the PMU has taken over
   // Of an event that a PMU in software counts: what is left of the period, negative while counting.
   uint64_t sample_period = 0;
   uint64_t last_period = 0;
@@ -76,6 +78,7 @@ struct Event {
 
   DataRing* ring = nullptr;  // where the event's records go
   AuxArea* aux = nullptr;    // a leader's AUX area
+  AddrFilters* addr_filters = nullptr;  // null: none
   // For the records that the PMU causes (PERF_RECORD_AUX); kept up by whoever schedules the event.
   // Null: all zero, but for the thread it is on.
   const Moment* moment = nullptr;

@@ -17,6 +17,7 @@ namespace auxtrail::event {
 struct Event;
 class AuxArea;
 class OutputHandle;
+struct AddrFilters;
 
 // Capabilities, with the seed's values.
 inline constexpr uint32_t kPmuCapNoInterrupt = 0x1;  // counts only: no sampling
@@ -72,6 +73,11 @@ struct Pmu {
   // Optional. May `event` send its own records into this (leader's) AUX stream? For
   // attr.aux_output.
   bool (*aux_output_match)(const Event& event) = nullptr;
+
+  // Optional, of PMUs that filter by address (addr_filter.h). validate: can the unit do these? 0,
+  // EOPNOTSUPP or EINVAL. sync: takes over the ranges of event.addr_filters; from start only.
+  int (*addr_filters_validate)(const Event& event, const AddrFilters& filters) = nullptr;
+  void (*addr_filters_sync)(Event& event) = nullptr;
 };
 
 }  // namespace auxtrail::event
