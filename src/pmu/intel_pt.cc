@@ -2,61 +2,241 @@
 
 #include <cerrno>
 
+#include "event/inline_copy.h"
+
 namespace auxtrail::pmu {
 namespace {
 
 using event::AuxArea;
 using event::Event;
 using event::OutputHandle;
+using event::signal_barrier;
+
+// A unit with one region per table interrupts this long before the region is full.
+constexpr uint64_t kInterruptMargin = 512;
 
 PtContext& context_of(const Event& event) { return *static_cast<PtContext*>(event.hw.context); }
 
-// Only TraceEn; the configuration stays as it is. The seed's pt_config_start and pt_config_stop.
-void config_start(PtContext& pt) {
-  if (pt.unit.start != nullptr) pt.unit.start(pt.unit.self);
+bool is_paused(const Event& event) {
+  return __atomic_load_n(&event.hw.aux_paused, __ATOMIC_RELAXED);
 }
+
+uint64_t read(const PtContext& pt, PtRegister which) { return pt.unit.read(pt.unit.self, which); }
+void write(const PtContext& pt, PtRegister which, uint64_t value) {
+  pt.unit.write(pt.unit.self, which, value);
+}
+
+// The seed's pt_config_start: only TraceEn; the configuration stays as it is.
+void config_start(const Event& event, PtContext& pt) {
+  if (is_paused(event)) return;
+  const uint64_t ctl = pt.ctl.load() | rtit_ctl::kTraceEn;
+  pt.ctl.store(ctl);
+  signal_barrier();
+  if (pt.vmx_on.load()) {
+    pt.partial.store(true);
+  } else {
+    write(pt, PtRegister::kCtl, ctl);
+  }
+}
+
+// The seed's pt_config_stop.
 void config_stop(PtContext& pt) {
-  if (pt.unit.stop != nullptr) pt.unit.stop(pt.unit.self);
+  const uint64_t ctl = pt.ctl.load();
+  if ((ctl & rtit_ctl::kTraceEn) == 0) return;
+  if (!pt.vmx_on.load()) write(pt, PtRegister::kCtl, ctl & ~rtit_ctl::kTraceEn);
+  signal_barrier();
+  pt.ctl.store(ctl & ~rtit_ctl::kTraceEn);
 }
 
-// Everything, then TraceEn. The seed's pt_config.
+// Starts the unit, with pausing forbidden so far: who pauses cannot know how far we are.
+void start_and_allow_pause(const Event& event, PtContext& pt) {
+  config_start(event, pt);
+  signal_barrier();
+  pt.pause_allowed.store(true);
+  signal_barrier();
+  if (is_paused(event)) config_stop(pt);
+}
+
+// Has the unit in hand, somewhere in an "NMI": nobody pauses or resumes it meanwhile.
+struct Hold {
+  bool pause_allowed;
+  bool resume_allowed;
+};
+
+Hold hold_unit(PtContext& pt) {
+  const Hold found{pt.pause_allowed.exchange(false), pt.resume_allowed.exchange(false)};
+  signal_barrier();
+  return found;
+}
+
+// Gives it back as it was found, running if it is to run.
+void release_unit(const Event& event, PtContext& pt, const Hold& found, bool restart) {
+  signal_barrier();
+  pt.resume_allowed.store(found.resume_allowed);
+  signal_barrier();
+  if (restart) config_start(event, pt);
+  signal_barrier();
+  pt.pause_allowed.store(found.pause_allowed);
+  signal_barrier();
+  if (found.pause_allowed && is_paused(event)) config_stop(pt);
+}
+
+uint64_t ctl_of(const Event& event, const PtContext& pt) {
+  const uint64_t config = event.attr.config;
+  uint64_t ctl = config & abi::pt_config::kAll & ~abi::pt_config::kPt;
+  if ((config & abi::pt_config::kPt) == 0) ctl |= rtit_ctl::kBranchEn;
+  if (event.attr.exclude_kernel == 0) ctl |= rtit_ctl::kOs;
+  if (event.attr.exclude_user == 0) ctl |= rtit_ctl::kUser;
+  if (!pt.buffer.single()) ctl |= rtit_ctl::kToPA;
+  return ctl;
+}
+
+// The seed's pt_config: everything, then TraceEn.
 void config(Event& event, PtContext& pt) {
-  if (pt.unit.configure != nullptr) pt.unit.configure(pt.unit.self, event.hw.config);
-  config_start(pt);
+  if (pt.ctl.load() == 0) write(pt, PtRegister::kStatus, 0);  // the first time: a PSB comes first
+  event::sync_addr_filters(event);
+  const uint64_t filters = pt.filters.write(pt.unit);
+  pt.ctl.store(filters | ctl_of(event, pt));
+  signal_barrier();
+  pt.resume_allowed.store(true);
+  signal_barrier();
+  pt.handle_nmi.store(true);
+  signal_barrier();
+  start_and_allow_pause(event, pt);
 }
 
-// The seed's pt_read_offset and pt_update_head.
-void update_head(PtContext& pt) {
-  if (pt.unit.output == nullptr) return;
-  const OutputPosition position = pt.unit.output(pt.unit.self);
-  pt.area->move_head(position.offset, position.lapped);
+// Where the unit has stopped; `filled`: it had no room to go on, and stands at the next region now.
+struct Reached {
+  PtPosition position;
+  bool filled = false;
+};
+
+// The seed's pt_handle_status.
+void handle_status(PtContext& pt, Reached& reached) {
+  uint64_t status = read(pt, PtRegister::kStatus);
+  const uint64_t region_left = pt.buffer.region_bytes() - reached.position.offset;
+  const bool one_region_tables = !pt.buffer.multiple_entries();
+  if ((status & rtit_status::kError) != 0) pt.partial.store(true);
+  if ((status & rtit_status::kStopped) != 0 && (one_region_tables || region_left == 0)) {
+    pt.output.flag(PERF_AUX_FLAG_TRUNCATED);
+    reached.filled = true;
+  }
+  if (one_region_tables && !pt.buffer.snapshot() && region_left <= kInterruptMargin) {
+    event::clear_bytes(pt.area->bytes() + pt.buffer.offset_of(reached.position), region_left);
+    reached.filled = true;
+  }
+  if (reached.filled) reached.position = pt.buffer.next_region(reached.position);
+  write(pt, PtRegister::kStatus, status & ~(rtit_status::kError | rtit_status::kStopped));
 }
 
-int pt_event_init(Event& event) { return event.hw.context != nullptr ? 0 : EINVAL; }
+// The seed's pt_update_head in overwrite mode.
+void move_head(PtContext& pt) {
+  PtPosition position;
+  if (pt.programmed.load() && pt.buffer.read(pt.unit, position)) {
+    pt.area->move_head(pt.buffer.offset_of(position), /*lapped=*/false);
+  }
+}
 
-void pt_event_start(Event& event, uint32_t /*flags*/) {
+// And in normal mode: what the session has written. From full to full is the whole area, not none.
+uint64_t bytes_written(const PtContext& pt, const Reached& reached) {
+  const uint64_t size = pt.buffer.size_bytes();
+  const uint64_t end = pt.buffer.offset_of(reached.position);
+  const uint64_t bytes = (end - pt.output.head()) & (size - 1);
+  return bytes == 0 && reached.filled ? size : bytes;
+}
+
+bool begin_session(Event& event, PtContext& pt) {
+  if (!pt.output.begin(event)) return false;
+  const uint64_t head = pt.output.head();
+  // One byte of the room is kept free only for whoever needs it.
+  if (!pt.buffer.snapshot() &&
+      pt.buffer.set_marks(head, pt.output.size() + 1, pt.output.wakeup()) != 0) {
+    pt.output.flag(PERF_AUX_FLAG_TRUNCATED);
+    pt.output.end(0);
+    return false;
+  }
+  pt.buffer.program(pt.unit, pt.buffer.position_at(head));
+  signal_barrier();
+  pt.programmed.store(true);
+  pt.session_open = true;
+  return true;
+}
+
+// With the unit off.
+void end_session(PtContext& pt) {
+  pt.session_open = false;
+  uint64_t bytes = pt.buffer.size_bytes();
+  Reached reached;
+  if (!pt.buffer.read(pt.unit, reached.position)) {  // whatever it wrote, it was not our area
+    pt.partial.store(true);
+    bytes = 0;
+  } else {
+    handle_status(pt, reached);
+    if (pt.buffer.snapshot()) {
+      move_head(pt);
+    } else {
+      bytes = bytes_written(pt, reached);
+    }
+  }
+  pt.programmed.store(false);
+  signal_barrier();
+  if (pt.partial.exchange(false)) pt.output.flag(PERF_AUX_FLAG_PARTIAL);
+  pt.output.end(bytes);
+}
+
+int pt_event_init(Event& event) {
+  if (event.hw.context == nullptr) return EINVAL;
+  const abi::PtCaps& caps = context_of(event).unit.caps;
+  const bool valid = abi::check_pt_config(event.attr.config, caps) == abi::PtConfigFault::kNone;
+  return valid ? 0 : EINVAL;
+}
+
+// A unit whose tracing was paused goes on, unless it is on, or has stopped for another reason.
+void resume(const Event& event, PtContext& pt) {
+  if (!pt.resume_allowed.load()) return;
+  constexpr uint64_t kNotNow =
+      rtit_status::kTriggerEn | rtit_status::kError | rtit_status::kStopped;
+  // The interrupt may have come meanwhile, and have found no room to go on.
+  if ((read(pt, PtRegister::kStatus) & kNotNow) == 0 && pt.resume_allowed.load()) {
+    config_start(event, pt);
+  }
+}
+
+void pt_event_start(Event& event, uint32_t flags) {
   PtContext& pt = context_of(event);
+  if ((flags & event::kEfResume) != 0) return resume(event, pt);
   if (pt.area == nullptr || !event.hw.stopped) return;
-  if (!pt.session_open) {
+  if (!pt.unit.has_registers()) {
+    if (!pt.session_open) pt.begin_window();
     pt.session_open = true;
+    event.hw.stopped = false;
+    return pt.handle_nmi.store(true);
+  }
+  // What was traced before a stop without update: told now, for the unit may have run out of room.
+  if (pt.session_open && !pt.buffer.snapshot()) end_session(pt);
+  if (!pt.session_open) {
     pt.begin_window();
+    if (!begin_session(event, pt)) return;
   }
   event.hw.stopped = false;
-  pt.handle_nmi.store(true);
-  event::signal_barrier();
   config(event, pt);
 }
 
 void pt_event_stop(Event& event, uint32_t flags) {
   PtContext& pt = context_of(event);
-  // Cleared before the unit is off: a snapshot that comes in between must not start it again behind
-  // our back.
+  if ((flags & event::kEfPause) != 0) {
+    if (pt.pause_allowed.load()) config_stop(pt);
+    return;
+  }
   pt.handle_nmi.store(false);
-  event::signal_barrier();
+  signal_barrier();
+  pt.pause_allowed.store(false);
+  pt.resume_allowed.store(false);
+  signal_barrier();
   config_stop(pt);
   event.hw.stopped = true;
-  if ((flags & event::kEfUpdate) == 0 || pt.area == nullptr) return;
-  update_head(pt);
+  if ((flags & event::kEfUpdate) == 0 || !pt.session_open) return;
+  if (pt.unit.has_registers()) return end_session(pt);
   pt.session_open = false;
 }
 
@@ -69,7 +249,7 @@ int pt_event_add(Event& event, uint32_t flags) {
   pt_event_start(event, 0);
   if (!event.hw.stopped) return 0;
   pt.event = nullptr;
-  return EINVAL;  // no AUX area to trace into
+  return EINVAL;  // no AUX area to trace into, or no room in it
 }
 
 void pt_event_del(Event& event, uint32_t /*flags*/) {
@@ -83,8 +263,17 @@ int pt_setup_aux(Event& event, AuxArea& area, bool overwrite) {
   // The leader's own aux_sample_size is always 0; that it is sampled shows in its samplers.
   if (event.aux_samplers != nullptr && !overwrite) return EINVAL;
   PtContext& pt = context_of(event);
-  pt.area = &area;
   pt.session_open = false;
+  if (pt.unit.has_registers()) {
+    const PtBufferConfig config{overwrite, pt.max_region_shift, pt.tables};
+    if (const int error = pt.buffer.setup(area, pt.unit.caps, config); error != 0) return error;
+    if (!pt.area_is_zeroed) event::clear_bytes(area.bytes(), area.size_bytes());
+    // How often a unit has gone round nobody can tell, so all of the area counts as written.
+    if (overwrite) area.move_head(0, /*lapped=*/true);
+    pt.programmed.store(false);
+    pt.ctl.store(0);
+  }
+  pt.area = &area;
   pt.begin_window();
   return 0;
 }
@@ -95,34 +284,84 @@ void pt_free_aux(Event& event) {
 
 uint64_t window_bytes(const PtContext& pt) { return pt.area->written() - pt.window_start; }
 
+int64_t copy_newest(const PtContext& pt, OutputHandle& handle, uint64_t size_bytes) {
+  uint64_t size = size_bytes;
+  if (pt.windowed && window_bytes(pt) < size) size = window_bytes(pt);
+  return pt.area->copy_newest(handle, size);
+}
+
+void begin_with_psb(const PtContext& pt) {
+  const uint64_t status = read(pt, PtRegister::kStatus);
+  write(pt, PtRegister::kStatus, status & ~rtit_status::kPacketByteCnt);
+}
+
 int64_t pt_event_snapshot_aux(Event& event, OutputHandle& handle, uint64_t size_bytes) {
   PtContext& pt = context_of(event);
   if (pt.area == nullptr) return 0;
-  // Unconditionally: this may have interrupted stop() between clearing handle_nmi and stopping the
-  // unit.
+  if (!pt.unit.has_registers()) return copy_newest(pt, handle, size_bytes);
+  if (!pt.buffer.snapshot()) return 0;
+  const Hold found = hold_unit(pt);
   config_stop(pt);
-  update_head(pt);
-  uint64_t size = size_bytes;
-  if (pt.windowed && window_bytes(pt) < size) size = window_bytes(pt);
-  const int64_t copied = pt.area->copy_newest(handle, size);
-  if (pt.handle_nmi.load()) config_start(pt);
+  move_head(pt);
+  const int64_t copied = copy_newest(pt, handle, size_bytes);
+  const bool restart = pt.handle_nmi.load();
+  if (restart && pt.psb_after_snapshot) begin_with_psb(pt);
+  release_unit(event, pt, found, restart);
   return copied;
+}
+
+// Of a unit that runs: its two registers may be of two moments, and are read until they agree.
+void move_head_while_running(PtContext& pt) {
+  constexpr int kTries = 4;
+  PtPosition first, second;
+  for (int i = 0; i < kTries && pt.programmed.load(); ++i) {
+    const bool agree = pt.buffer.read(pt.unit, first) && pt.buffer.read(pt.unit, second) &&
+                       first.region == second.region;
+    if (agree) return pt.area->move_head(pt.buffer.offset_of(second), /*lapped=*/false);
+  }
 }
 
 uint64_t pt_aux_available(Event& event) {
   PtContext& pt = context_of(event);
   if (pt.area == nullptr) return 0;
   if (!pt.windowed) return pt.area->size_bytes();
-  update_head(pt);
+  if (pt.unit.has_registers()) move_head_while_running(pt);
   return window_bytes(pt);
 }
 
+int pt_addr_filters_validate(const Event& event, const event::AddrFilters& filters) {
+  return check_pt_filters(filters, context_of(event).unit.caps);
+}
+
+void pt_addr_filters_sync(Event& event) { context_of(event).filters.set(*event.addr_filters); }
+
 }  // namespace
+
+void pt_interrupt(PtContext& pt) {
+  // It may be left over from before a stop.
+  if (!pt.handle_nmi.load() || pt.event == nullptr || pt.area == nullptr) return;
+  if (pt.buffer.snapshot() || !pt.session_open) return;
+  Event& event = *pt.event;
+  const Hold found = hold_unit(pt);
+  config_stop(pt);
+  end_session(pt);
+  if (begin_session(event, pt)) return release_unit(event, pt, found, /*restart=*/true);
+  event.hw.stopped = true;
+  pt.handle_nmi.store(false);
+}
+
+void pt_handle_vmx(PtContext& pt, bool on) {
+  if (pt.unit.caps.vmx) return;
+  pt.vmx_on.store(on);
+  if (pt.event == nullptr) return;
+  pt.partial.store(true);
+  if (!on) write(pt, PtRegister::kCtl, pt.ctl.load());
+}
 
 constinit const event::Pmu kIntelPt{
     .name = "intel_pt",
     .type = 8,
-    .capabilities = event::kPmuCapExclusive | event::kPmuCapITrace,
+    .capabilities = event::kPmuCapExclusive | event::kPmuCapITrace | event::kPmuCapAuxPause,
     .software_context = true,
     .event_init = pt_event_init,
     .add = pt_event_add,
@@ -134,6 +373,8 @@ constinit const event::Pmu kIntelPt{
     .free_aux = pt_free_aux,
     .snapshot_aux = pt_event_snapshot_aux,
     .aux_available = pt_aux_available,
+    .addr_filters_validate = pt_addr_filters_validate,
+    .addr_filters_sync = pt_addr_filters_sync,
 };
 
 }  // namespace auxtrail::pmu

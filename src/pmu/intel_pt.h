@@ -1,26 +1,36 @@
-// kIntelPt: the Intel PT PMU, an AUX leader over trace-unit registers.
+// kIntelPt: the Intel PT PMU, an AUX leader over the registers of a trace unit.
 //
 // IN-PROCESS CODE: no allocation, no locks, no libc; runs in signal handlers of the traced program.
 //
-// The seed's pt_event_*: start and stop flip TraceEn, snapshot_aux stops the unit, reads the
-// offset, moves the head, copies the newest bytes and restarts the unit if (and only if) the event
-// was running. Two rules differ from the seed because it was wrong there:
-//  - the snapshot stops the unit unconditionally: handle_nmi is cleared before the unit is off, so
-//  a snapshot
-//    that interrupts stop() finds handle_nmi 0 and a running unit;
-//  - sampling needs the overwrite mode, and that is checked where samplers are known (the leader
-//  has some),
-//    not by the leader's own aux_sample_size, which is always 0.
+// The seed's pt_event_*. From start to stop(kEfUpdate) lasts a session: one transaction on the AUX
+// area. In overwrite mode the unit goes round in the area, and snapshot_aux stops it, copies the
+// newest bytes and starts it again; in normal mode (full trace) the unit interrupts at the
+// watermark and where the free part ends, and pt_interrupt() begins a new transaction.
+// Configuration is written by start alone; snapshot, interrupt, pause and resume only flip TraceEn.
 //
-// Set event.hw.context to a PtContext with its unit filled in before Event::init().
+// What may interrupt what: snapshot_aux, pause, resume and pt_interrupt come as "NMIs", into start
+// and stop and (signals nest) into each other. So
+//  - handle_nmi is 0 before stop() has the unit off: who interrupts stop() there stops the unit
+//    itself, unconditionally, and does not start it again;
+//  - ctl says TraceEn before the register does and until after it does not: whoever interrupts a
+//    start or stop of the unit finds it "on", and turns it off;
+//  - pause_allowed and resume_allowed are 0 while somebody else has the unit in hand; a snapshot
+//    gives them back as it found them; a pause that was refused for that reason is made good by
+//    whoever had the unit, after it has started it.
+// Rules where the seed was wrong, or still is: docs/design/pmus.md.
+//
+// Set event.hw.context to a PtContext before Event::init().
 #pragma once
 
 #include <cstdint>
 
 #include "event/aux_area.h"
+#include "event/aux_output.h"
 #include "event/event.h"
 #include "event/pmu.h"
 #include "event/signal_atomic.h"
+#include "pmu/pt_buffer.h"
+#include "pmu/pt_filters.h"
 #include "pmu/trace_unit.h"
 
 namespace auxtrail::pmu {
@@ -32,10 +42,27 @@ struct PtContext {
   // Pmu::aux_available).
   bool windowed = false;
 
+  // For a unit with registers: memory for its output tables and the largest regions.
+  TopaMemory tables;
+  uint32_t max_region_shift = PtBufferConfig{}.max_region_shift;
+  // The AUX area is zeros when it is set up (fresh from the system), so nobody has to make it so.
+  bool area_is_zeroed = false;
+  // After a snapshot the trace goes on with a PSB, so that the next sample, however short a piece
+  // of trace it has, can be decoded. Costs two accesses to RTIT_STATUS.
+  bool psb_after_snapshot = true;
+
   event::Event* event = nullptr;   // the event on the unit, from add() to del()
   event::AuxArea* area = nullptr;  // set by setup_aux
-  event::SignalAtomic<bool> handle_nmi{
-      false};                 // the event is running, and a snapshot must restart the unit
+  event::AuxOutput output;         // the session's transaction
+  PtBuffer buffer;
+  PtFilters filters;
+  event::SignalAtomic<uint64_t> ctl{0};            // RTIT_CTL as it is, or is about to be
+  event::SignalAtomic<bool> handle_nmi{false};     // running: a snapshot must restart the unit
+  event::SignalAtomic<bool> pause_allowed{false};  // nobody else is starting or stopping the unit
+  event::SignalAtomic<bool> resume_allowed{false};
+  event::SignalAtomic<bool> programmed{false};  // the output registers name a place in the area
+  event::SignalAtomic<bool> vmx_on{false};
+  event::SignalAtomic<bool> partial{false};  // the session's trace has gaps
   bool session_open = false;  // from start() to stop(kEfUpdate); stop without it only pauses
   uint64_t window_start = 0;  // area->written() at the last start()
 
@@ -47,5 +74,12 @@ struct PtContext {
 };
 
 extern const event::Pmu kIntelPt;
+
+// The unit's interrupt: a region with INT is full.
+void pt_interrupt(PtContext& pt);
+
+// The CPU enters or leaves VMX root operation. A unit that cannot trace there is off in between,
+// and the session is PARTIAL.
+void pt_handle_vmx(PtContext& pt, bool on);
 
 }  // namespace auxtrail::pmu

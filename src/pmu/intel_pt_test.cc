@@ -1,30 +1,442 @@
-// The PT PMU over a scripted unit: pt_event_snapshot_aux with the faults found later, C3, C6, C7,
-// windows.
+// The PT PMU in overwrite mode over a scripted unit: pt_event_snapshot_aux with the faults found
+// later, configuration, C3, C6, C7, windows.
 #include "pmu/intel_pt.h"
 
-#include <gtest/gtest.h>
-
-#include <optional>
-
-#include "event/test_support.h"
-#include "event/thread_context.h"
-#include "pmu/scripted_unit.h"
+#include "pmu/pt_test_support.h"
 
 namespace auxtrail::pmu {
 namespace {
 
-using namespace event;
-using namespace event::testing;
-using testing::ScriptedUnit;
+using namespace testing;  // NOLINT
 
-constexpr uint64_t kAux = 4096;
+constexpr uint64_t kPage = topa::kPageBytes;
 constexpr uint32_t kRequest = 256;
 
-class IntelPtTest : public ::testing::Test {
+// Writes of a register, in order.
+std::vector<uint64_t> writes_of(const ScriptedUnit& unit, PtRegister which) {
+  std::vector<uint64_t> values;
+  for (const ScriptedUnit::Access& access : unit.log) {
+    if (access.is_write && access.which == which) values.push_back(access.value);
+  }
+  return values;
+}
+uint64_t writes_besides_ctl_and_status(const ScriptedUnit& unit) {
+  uint64_t count = 0;
+  for (const ScriptedUnit::Access& access : unit.log) {
+    count +=
+        access.is_write && access.which != PtRegister::kCtl && access.which != PtRegister::kStatus;
+  }
+  return count;
+}
+
+TEST(IntelPtConfig, StartWritesAllAndEverythingElseFlipsTraceEn) {
+  PtSetup setup;
+  setup.attr.config |= abi::pt_config::kCyc;
+  setup.attr.exclude_kernel = 1;
+  PtGroup group(setup);
+  Event& sampler = group.add_sampler(kRequest);
+  EXPECT_EQ(writes_besides_ctl_and_status(group.unit), 0u);  // add configures nothing
+  group.start();
+  const uint64_t ctl = setup.attr.config | rtit_ctl::kTraceEn | rtit_ctl::kUser | rtit_ctl::kToPA;
+  EXPECT_EQ(group.unit.get(PtRegister::kCtl), ctl);
+  EXPECT_EQ(writes_of(group.unit, PtRegister::kStatus), std::vector<uint64_t>{0});
+  EXPECT_EQ(writes_besides_ctl_and_status(group.unit), 2u);  // where to write
+  group.unit.log.clear();
+
+  group.unit.trace(1000);
+  group.overflow(sampler);
+  kIntelPt.stop(group.leader, kEfPause);
+  kIntelPt.start(group.leader, kEfResume);
+  EXPECT_EQ(writes_of(group.unit, PtRegister::kCtl),
+            (std::vector<uint64_t>{ctl - 1, ctl, ctl - 1, ctl}));
+  EXPECT_EQ(writes_besides_ctl_and_status(group.unit), 0u);
+  EXPECT_EQ(group.unit.faults, 0);
+}
+
+TEST(IntelPtConfig, BitsOfTheEvent) {
+  const auto ctl_of = [](uint64_t config, auto change) {
+    PtSetup setup;
+    setup.attr.config = config;
+    change(setup);
+    PtGroup group(setup);
+    group.start();
+    return group.unit.get(PtRegister::kCtl);
+  };
+  const auto as_is = [](PtSetup&) {};
+  constexpr uint64_t kUsual =
+      rtit_ctl::kTraceEn | rtit_ctl::kToPA | rtit_ctl::kOs | rtit_ctl::kUser;
+  EXPECT_EQ(ctl_of(0, as_is), kUsual | rtit_ctl::kBranchEn);  // older programs have branches always
+  EXPECT_EQ(ctl_of(abi::pt_config::kPt, as_is), kUsual);
+  EXPECT_EQ(ctl_of(0x2c01, as_is), kUsual | 0x2c00);
+  EXPECT_EQ(ctl_of(0x2c01, [](PtSetup& s) { s.attr.exclude_user = 1; }),
+            (kUsual | 0x2c00) & ~rtit_ctl::kUser);
+  EXPECT_EQ(ctl_of(uint64_t{1} << 55 | 1u << 31, as_is),
+            kUsual | rtit_ctl::kBranchEn | uint64_t{1} << 55 | 1u << 31);
+  EXPECT_EQ(ctl_of(0, [](PtSetup& s) { s.aux_bytes = kPage; }),
+            (kUsual | rtit_ctl::kBranchEn) & ~rtit_ctl::kToPA);  // one page: a single range
+}
+
+TEST(IntelPtConfig, WhatTheUnitCannotDoIsEinval) {
+  Event event;
+  PtContext pt;
+  perf_event_attr attr = leader_attr();
+  EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), 0);  // tsc, noretcomp and branch: anybody can
+  attr.config |= abi::pt_config::kCyc;
+  EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), EINVAL);
+  pt.unit.caps = kAllCaps;
+  EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), 0);
+  attr.config = 1u << 2;
+  EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), EINVAL);
+  EXPECT_EQ(event.init(leader_attr(), 1, kIntelPt, nullptr), EINVAL);
+}
+
+// Each way of output once: a single range, one table, several tables, one region per table.
+struct Output {
+  const char* name;
+  uint64_t aux_bytes;
+  bool multiple_entries;
+  uint32_t max_region_shift;
+};
+void PrintTo(const Output& output, std::ostream* out) { *out << output.name; }
+
+class IntelPtTest : public ::testing::TestWithParam<Output> {
  protected:
-  IntelPtTest() { open(); }
-  void open() {
-    pt_.unit = unit_.unit();
+  static PtSetup setup_of(const Output& output) {
+    PtSetup setup;
+    setup.aux_bytes = output.aux_bytes;
+    setup.caps.topa_multiple_entries = output.multiple_entries;
+    setup.max_region_shift = output.max_region_shift;
+    return setup;
+  }
+  uint64_t aux_bytes() const { return GetParam().aux_bytes; }
+  PtGroup group_{setup_of(GetParam())};
+};
+
+INSTANTIATE_TEST_SUITE_P(Outputs, IntelPtTest,
+                         ::testing::Values(Output{"SingleRange", kPage, true, 12},
+                                           Output{"Table", 8 * kPage, true, 12},
+                                           Output{"LargeRegions", 16 * kPage, true, 14},
+                                           Output{"OneRegion", kPage, false, 12}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(IntelPtTest, C3_NewestBytesThroughManyLaps) {
+  Event& sampler = group_.add_sampler(kRequest);
+  group_.start();
+  int64_t total = 0;
+  for (int i = 1; i < 400; ++i) {
+    const int64_t count = 997 * i % 9000;
+    group_.unit.trace(static_cast<uint64_t>(count));
+    total += count;
+    ASSERT_EQ(group_.sample(sampler), traced(total - kRequest, total)) << i;
+  }
+  EXPECT_GT(total, 20 * static_cast<int64_t>(aux_bytes()));
+  EXPECT_EQ(group_.unit.faults, 0);
+}
+
+TEST_P(IntelPtTest, C3_SizeEqualToTheBufferGivesAllOfIt) {
+  const auto size = static_cast<int64_t>(aux_bytes() < 32768 ? aux_bytes() : 32768);
+  Event& sampler = group_.add_sampler(static_cast<uint32_t>(size));
+  group_.start();
+  group_.unit.trace(100);
+  EXPECT_EQ(group_.sample(sampler), traced(100 - size, 100));
+  group_.unit.trace(3 * aux_bytes());
+  const auto total = static_cast<int64_t>(group_.unit.total);
+  EXPECT_EQ(group_.sample(sampler), traced(total - size, total));
+}
+
+TEST_P(IntelPtTest, C3_BytesThatTheStopPushesOutAreIncluded) {
+  Event& sampler = group_.add_sampler(kRequest);
+  group_.start();
+  group_.unit.trace(1000);
+  group_.unit.flush_bytes = 24;
+  EXPECT_EQ(group_.sample(sampler), traced(1024 - kRequest, 1024));
+}
+
+TEST_P(IntelPtTest, AFullLapBetweenTwoUpdatesReportsAFullBuffer) {
+  const auto size = static_cast<int64_t>(aux_bytes() < 32768 ? aux_bytes() : 32768);
+  Event& sampler = group_.add_sampler(static_cast<uint32_t>(size));
+  group_.start();
+  group_.unit.trace(aux_bytes());
+  const auto total = static_cast<int64_t>(aux_bytes());
+  EXPECT_EQ(group_.sample(sampler), traced(total - size, total));
+}
+
+TEST_P(IntelPtTest, TheTraceGoesOnWhereItWasAfterStopAndStart) {
+  Event& sampler = group_.add_sampler(kRequest);
+  int64_t total = 0;
+  for (int i = 0; i < 30; ++i) {
+    group_.start();
+    group_.unit.trace(1700);
+    total += 1700;
+    group_.stop(i % 3 == 0 ? 0 : kEfUpdate);
+    ASSERT_EQ(group_.sample(sampler), traced(total - kRequest, total)) << i;
+  }
+}
+
+TEST_P(IntelPtTest, C6_RunningStaysRunningAndStoppedStaysStopped) {
+  Event& sampler = group_.add_sampler(kRequest);
+  group_.start();
+  group_.unit.trace(500);
+  EXPECT_EQ(group_.sample(sampler), traced(500 - kRequest, 500));
+  EXPECT_TRUE(group_.unit.on());
+  EXPECT_FALSE(group_.leader.hw.stopped);
+  EXPECT_EQ(group_.control().aux_tail, 0u);
+  EXPECT_EQ(group_.control().aux_head, 0u);  // a sample moves no pointer that a reader sees
+  group_.stop();
+  EXPECT_EQ(group_.control().aux_head, 500u);
+  EXPECT_EQ(group_.sample(sampler), traced(500 - kRequest, 500));
+  EXPECT_FALSE(group_.unit.on());
+  EXPECT_TRUE(group_.leader.hw.stopped);
+}
+
+TEST_P(IntelPtTest, C6_ASampleIsNoTransaction) {
+  Event& sampler = group_.add_sampler(kRequest);
+  group_.start();
+  group_.unit.trace(500);
+  group_.overflow(sampler);
+  EXPECT_TRUE(group_.aux_records().empty());
+  group_.stop();
+  EXPECT_EQ(group_.aux_records(),
+            (std::vector<AuxRecord>{{500, aux_bytes(), PERF_AUX_FLAG_OVERWRITE}}));
+}
+
+class IntelPtRules : public ::testing::Test {
+ protected:
+  PtGroup group_;
+  Event& sampler_ = group_.add_sampler(kRequest);
+};
+
+TEST_F(IntelPtRules, C4_SizeZeroWhenTheLeaderIsOff) {
+  group_.start();
+  group_.unit.trace(1000);
+  group_.leader.schedule_out();
+  group_.unit.log.clear();
+  EXPECT_EQ(group_.overflow(sampler_), 0u);
+  EXPECT_TRUE(group_.unit.log.empty());  // the unit is not even looked at
+}
+
+// stop() clears handle_nmi, then stops the unit. A snapshot that hits in between finds "not
+// running" and a unit that runs: it must stop it before copying, and must not start it again.
+TEST_F(IntelPtRules, SnapshotBetweenClearingHandleNmiAndStoppingTheUnit) {
+  group_.start();
+  group_.unit.trace(1000);
+  bool once = false, on_after_snapshot = true;
+  group_.unit.before = [&](const ScriptedUnit::Access& access) {
+    if (once || access.which != PtRegister::kCtl) return;
+    once = true;
+    ASSERT_FALSE(group_.pt.handle_nmi.load());
+    ASSERT_TRUE(group_.unit.on());
+    group_.overflow(sampler_);
+    on_after_snapshot = group_.unit.on();
+  };
+  group_.stop();
+  EXPECT_TRUE(once);
+  EXPECT_FALSE(on_after_snapshot);
+  EXPECT_FALSE(group_.unit.on());
+  EXPECT_EQ(aux_of(drain(group_.reader).front()), traced(1000 - kRequest, 1000));
+}
+
+// The register says "on" before or after ctl says so: a snapshot must not copy from a running unit.
+TEST_F(IntelPtRules, ASnapshotNeverCopiesFromARunningUnit) {
+  for (const bool after : {false, true}) {
+    int hits = 0;
+    bool inside = false;
+    const auto hit = [&](const ScriptedUnit::Access& access) {
+      if (!access.is_write || inside) return;
+      inside = true;
+      ++hits;
+      group_.unit.trace(8);
+      const auto total = static_cast<int64_t>(group_.unit.total);
+      EXPECT_EQ(group_.sample(sampler_), traced(total - kRequest, total));
+      inside = false;
+    };
+    (after ? group_.unit.after : group_.unit.before) = hit;
+    for (int i = 0; i < 3; ++i) {
+      group_.start();
+      EXPECT_TRUE(group_.unit.on());
+      group_.unit.trace(100);
+      group_.stop();
+      EXPECT_FALSE(group_.unit.on());
+    }
+    EXPECT_GT(hits, 10);
+    group_.unit.before = group_.unit.after = nullptr;
+  }
+}
+
+TEST_F(IntelPtRules, StopWithoutUpdateThenStartKeepsTheSession) {
+  group_.start();
+  group_.unit.trace(40);
+  group_.stop(0);
+  EXPECT_TRUE(group_.pt.output.is_open());
+  group_.start();
+  group_.start();  // a second start changes nothing
+  group_.unit.trace(2);
+  EXPECT_TRUE(group_.aux_records().empty());
+  group_.stop(0);
+  group_.stop(kEfUpdate);  // the update is not lost
+  EXPECT_FALSE(group_.pt.output.is_open());
+  EXPECT_EQ(group_.aux_records(),
+            (std::vector<AuxRecord>{{42, 8 * kPage, PERF_AUX_FLAG_OVERWRITE}}));
+  EXPECT_EQ(group_.area.head(), 42u);
+}
+
+TEST_F(IntelPtRules, C7_SecondSamplerOnTheSameLeader) {
+  Event& second = group_.add_sampler(kRequest, 102);
+  group_.start();
+  group_.unit.trace(1000);
+  uint64_t inner_aux_size = 1;
+  bool once = false;
+  group_.unit.before = [&](const ScriptedUnit::Access&) {
+    if (once) return;
+    once = true;
+    inner_aux_size = group_.overflow(second);
+  };
+  EXPECT_EQ(group_.overflow(sampler_), kRequest);
+  EXPECT_EQ(inner_aux_size, 0u);
+  const auto records = drain(group_.reader);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(aux_of(records[0]), traced(1000 - kRequest, 1000));
+  EXPECT_EQ(aux_of(records[1]), Bytes());
+  EXPECT_TRUE(group_.unit.on());
+  EXPECT_EQ(group_.sample(second), traced(1000 - kRequest, 1000));
+}
+
+bool holds_psb(const Bytes& bytes) {
+  const std::array<std::byte, 4> psb{std::byte{2}, std::byte{0x82}, std::byte{2}, std::byte{0x82}};
+  return std::search(bytes.begin(), bytes.end(), psb.begin(), psb.end()) != bytes.end();
+}
+
+// Upstream, a trace that a snapshot has interrupted goes on without a PSB, and a small sample then
+// holds none. (The pattern has 0x02 and 0x82 in it, but not one after the other.)
+TEST_F(IntelPtRules, AfterASnapshotTheTraceGoesOnWithAPsb) {
+  group_.unit.emits_psb = true;
+  group_.start();
+  group_.unit.trace(60);
+  EXPECT_TRUE(holds_psb(group_.sample(sampler_)));
+  for (int i = 0; i < 20; ++i) {
+    group_.unit.trace(100 + i);
+    ASSERT_TRUE(holds_psb(group_.sample(sampler_))) << i;
+  }
+  group_.pt.psb_after_snapshot = false;
+  group_.unit.trace(1000);
+  group_.sample(sampler_);
+  group_.unit.trace(300);
+  EXPECT_FALSE(holds_psb(group_.sample(sampler_)));
+}
+
+TEST_F(IntelPtRules, OneEventPerUnit) {
+  Event second;
+  ASSERT_EQ(second.init(leader_attr(), 12, kIntelPt, &group_.pt), 0);
+  EXPECT_EQ(second.schedule_in(kTid, 0), EBUSY);
+  group_.leader.schedule_out();
+  EXPECT_EQ(second.schedule_in(kTid, 0), 0);
+  close_event(second);
+}
+
+TEST_F(IntelPtRules, B5_SamplingNeedsTheOverwriteMode) {
+  // The leader's own aux_sample_size is 0, as always; that it is sampled shows in its samplers.
+  EXPECT_EQ(leader_attr().aux_sample_size, 0u);
+  EXPECT_EQ(kIntelPt.setup_aux(group_.leader, group_.area, false), EINVAL);
+  EXPECT_EQ(kIntelPt.setup_aux(group_.leader, group_.area, true), 0);
+  PtSetup normal;
+  normal.overwrite = false;
+  PtGroup unsampled(normal);
+  EXPECT_EQ(unsampled.setup_error, 0);
+}
+
+TEST_F(IntelPtRules, BytesThatSomebodyLeftInTheAreaAreNotPublished) {
+  std::memset(group_.aux(), 0xaa, 8 * kPage);
+  group_.pt.area_is_zeroed = false;
+  ASSERT_EQ(kIntelPt.setup_aux(group_.leader, group_.area, true), 0);
+  group_.start();
+  group_.unit.trace(10);
+  EXPECT_EQ(group_.sample(sampler_), traced(10 - int64_t{kRequest}, 10));
+}
+
+TEST_F(IntelPtRules, RegistersThatNameAnotherPlaceMoveNothing) {
+  group_.start();
+  group_.unit.trace(600);
+  EXPECT_EQ(group_.sample(sampler_), traced(600 - kRequest, 600));
+  group_.unit.set(PtRegister::kOutputBase, 0x123000);  // somebody else wrote the register
+  EXPECT_EQ(group_.sample(sampler_), traced(600 - kRequest, 600));
+  group_.stop();
+  EXPECT_EQ(group_.aux_records(),
+            (std::vector<AuxRecord>{{600, 0, PERF_AUX_FLAG_OVERWRITE | PERF_AUX_FLAG_PARTIAL}}));
+}
+
+TEST(IntelPtRule, WithoutAnAuxAreaNothingStarts) {
+  Event lone;
+  PtContext pt;
+  ScriptedUnit unit(kAllCaps);
+  pt.unit = unit.unit();
+  ASSERT_EQ(lone.init(leader_attr(), 12, kIntelPt, &pt), 0);
+  EXPECT_EQ(lone.schedule_in(kTid, kEfStart), EINVAL);
+  EXPECT_TRUE(unit.log.empty());
+}
+
+// An area of 8 GiB, and 12 GiB of trace through it: only the last page is ever touched.
+TEST(IntelPtRule, AreasOfManyGigabytes) {
+  PtSetup setup;
+  setup.aux_bytes = uint64_t{8} << 30;
+  setup.max_region_shift = 22;
+  PtGroup group(setup);
+  ASSERT_EQ(group.setup_error, 0);
+  Event& sampler = group.add_sampler(kRequest);
+  group.start();
+  group.unit.skip((uint64_t{4} << 30) - 100);
+  group.unit.trace(300);
+  auto total = static_cast<int64_t>(group.unit.total);
+  EXPECT_EQ(group.sample(sampler), traced(total - kRequest, total));
+  EXPECT_EQ(group.area.head(), (uint64_t{4} << 30) + 200);
+  group.unit.skip(uint64_t{8} << 30);
+  group.unit.trace(300);
+  total = static_cast<int64_t>(group.unit.total);
+  EXPECT_EQ(group.sample(sampler), traced(total - kRequest, total));
+  group.stop();
+  EXPECT_EQ(group.control().aux_head, (uint64_t{4} << 30) + 500);
+  EXPECT_EQ(group.unit.faults, 0);
+}
+
+TEST(IntelPtRule, VmxOperationLeavesAGap) {
+  for (const bool traces_there : {false, true}) {
+    PtSetup setup;
+    setup.caps.vmx = traces_there;
+    PtGroup group(setup);
+    Event& sampler = group.add_sampler(kRequest);
+    const auto flags_of_session = [&] {
+      group.stop();
+      const auto records = group.aux_records();
+      return records.empty() ? ~uint64_t{0} : records.back().flags & PERF_AUX_FLAG_PARTIAL;
+    };
+    group.start();
+    group.unit.trace(500);
+    if (!traces_there) group.unit.vmxon();
+    pt_handle_vmx(group.pt, true);
+    group.unit.log.clear();
+    EXPECT_EQ(group.sample(sampler), traced(500 - kRequest, 500));
+    if (!traces_there) {
+      EXPECT_TRUE(writes_of(group.unit, PtRegister::kCtl).empty());  // would fault
+      EXPECT_FALSE(group.unit.on());
+    }
+    pt_handle_vmx(group.pt, false);
+    EXPECT_TRUE(group.unit.on());
+    EXPECT_EQ(flags_of_session(), traces_there ? 0 : PERF_AUX_FLAG_PARTIAL);
+    // The next session has no gap; one that is started inside has.
+    group.start();
+    EXPECT_EQ(flags_of_session(), 0u);
+    pt_handle_vmx(group.pt, true);
+    group.start();
+    EXPECT_EQ(group.unit.on(), traces_there);
+    pt_handle_vmx(group.pt, false);
+    EXPECT_EQ(flags_of_session(), traces_there ? 0 : PERF_AUX_FLAG_PARTIAL);
+  }
+}
+
+// The software unit in windowed mode: no registers, packets appended with write().
+class WindowTest : public ::testing::Test {
+ protected:
+  WindowTest() {
+    pt_.windowed = true;
     ThreadConfig config;
     config.leader = &leader_;
     config.sampler = &sampler_;
@@ -38,283 +450,25 @@ class IntelPtTest : public ::testing::Test {
     config.data_bytes = memory_.data_bytes();
     config.aux = memory_.aux();
     config.aux_bytes = memory_.aux_bytes();
-    ASSERT_EQ(context_.init(config), 0);
+    EXPECT_EQ(context_.init(config), 0);
   }
-  void start() { kIntelPt.start(context_.leader(), 0); }
-  void stop(uint32_t flags = kEfUpdate) { kIntelPt.stop(context_.leader(), flags); }
   OverflowResult overflow() { return context_.overflow({0x401000, 4700, kTid, 1, 0, 1, 0}); }
-  // The AUX bytes of the newest record in the ring; nothing if there is none.
-  std::optional<Bytes> newest_aux() {
+  Bytes newest_aux() {
     const auto records = drain(reader_);
-    if (records.empty()) return std::nullopt;
-    return aux_of(records.back());
-  }
-  static Bytes aux_of(const Bytes& record) {
-    Fields fields(record);
-    (void)fields.bytes(48);
-    const uint64_t size = fields.u64();
-    EXPECT_EQ(fields.left(), size);
-    return fields.bytes(size);
-  }
-  // What the unit traced from position `from` up to `to`, zeros before 0.
-  static Bytes traced(int64_t from, int64_t to) {
-    Bytes bytes;
-    for (int64_t at = from; at < to; ++at) {
-      bytes.push_back(at < 0 ? std::byte{0} : static_cast<std::byte>(at % 251 + 1));
-    }
-    return bytes;
-  }
-
-  perf_event_attr leader_ = leader_attr();
-  perf_event_attr sampler_ = sampler_attr(kUsualSampleType, kRequest);
-  Memory memory_{1 << 16, kAux};
-  ScriptedUnit unit_{memory_.aux(), kAux};
-  PtContext pt_;
-  ThreadContext context_;
-  RingReader reader_ = memory_.reader();
-};
-
-TEST_F(IntelPtTest, StartConfiguresOnceAndSnapshotsOnlyFlipTraceEn) {
-  start();
-  EXPECT_EQ(unit_.log, "cs");
-  EXPECT_EQ(unit_.config_value, leader_.config);
-  unit_.trace(1000);
-  overflow();
-  EXPECT_EQ(unit_.log, "csts");
-  stop();
-  EXPECT_EQ(unit_.log, "cstst");
-}
-
-TEST_F(IntelPtTest, C3_NewestBytesThroughManyLaps) {
-  start();
-  int64_t total = 0;
-  for (int i = 1; i < 400; ++i) {
-    unit_.trace(37 * i % 1500);
-    total += 37 * i % 1500;
-    ASSERT_EQ(overflow().aux_bytes, kRequest);
-    ASSERT_EQ(newest_aux(), traced(total - kRequest, total)) << i;
-  }
-}
-
-TEST_F(IntelPtTest, C3_SizeEqualToTheBufferGivesAllOfIt) {
-  sampler_.aux_sample_size = kAux;
-  open();
-  start();
-  unit_.trace(100);
-  EXPECT_EQ(overflow().aux_bytes, kAux);
-  EXPECT_EQ(newest_aux(), traced(100 - int64_t{kAux}, 100));
-  unit_.trace(3 * kAux);
-  EXPECT_EQ(overflow().aux_bytes, kAux);
-  EXPECT_EQ(newest_aux(), traced(2 * kAux + 100, 3 * kAux + 100));
-}
-
-TEST_F(IntelPtTest, C3_BytesThatTheStopPushesOutAreIncluded) {
-  start();
-  unit_.trace(1000);
-  unit_.flush_bytes = 24;
-  overflow();
-  EXPECT_EQ(newest_aux(), traced(1024 - kRequest, 1024));
-}
-
-TEST_F(IntelPtTest, AFullLapBetweenTwoUpdatesReportsAFullBuffer) {
-  sampler_.aux_sample_size = kAux;
-  open();
-  start();
-  unit_.trace(kAux);
-  overflow();
-  EXPECT_EQ(newest_aux(), traced(0, kAux));
-}
-
-TEST_F(IntelPtTest, C4_SizeZeroWhenTheLeaderIsOff) {
-  start();
-  unit_.trace(1000);
-  context_.leader().schedule_out();
-  unit_.log.clear();
-  EXPECT_EQ(overflow().outcome, Outcome::kWritten);
-  EXPECT_EQ(newest_aux(), Bytes());
-  EXPECT_EQ(unit_.log, "");  // the unit is not even touched
-}
-
-TEST_F(IntelPtTest, C6_RunningStaysRunning) {
-  start();
-  unit_.trace(500);
-  overflow();
-  EXPECT_TRUE(unit_.on);
-  EXPECT_FALSE(context_.leader().hw.stopped);
-  EXPECT_EQ(memory_.control()->aux_tail, 0u);
-  EXPECT_EQ(memory_.control()->aux_head, 0u);  // a sample moves no pointer that a reader sees
-}
-
-TEST_F(IntelPtTest, C6_StoppedStaysStopped) {
-  start();
-  unit_.trace(500);
-  stop();
-  overflow();
-  EXPECT_FALSE(unit_.on);
-  EXPECT_TRUE(context_.leader().hw.stopped);
-  EXPECT_EQ(newest_aux(), traced(500 - kRequest, 500));
-}
-
-TEST_F(IntelPtTest, C6_PausedStaysPaused) {
-  pt_.windowed = true;
-  start();
-  unit_.trace(100);
-  stop(/*flags=*/0);  // a pause: the session goes on
-  overflow();
-  EXPECT_FALSE(unit_.on);
-  EXPECT_EQ(newest_aux(), [] {
-    auto b = traced(0, 100);
-    b.resize(104);
-    return b;
-  }());
-  start();
-  unit_.trace(20);
-  overflow();
-  EXPECT_TRUE(unit_.on);
-  EXPECT_EQ(newest_aux(), traced(0, 120));
-}
-
-// stop() clears handle_nmi, then stops the unit. A snapshot that hits in between finds "not
-// running" and a unit that runs: it must stop it before copying, and must not start it again.
-TEST_F(IntelPtTest, SnapshotBetweenClearingHandleNmiAndStoppingTheUnit) {
-  start();
-  unit_.trace(1000);
-  bool once = false;
-  bool on_after_snapshot = true;
-  unit_.before_stop = [&] {
-    if (once) return;
-    once = true;
-    ASSERT_FALSE(pt_.handle_nmi.load());
-    ASSERT_TRUE(unit_.on);
-    unit_.log.clear();
-    overflow();
-    on_after_snapshot = unit_.on;
-  };
-  stop();
-  EXPECT_FALSE(on_after_snapshot);
-  EXPECT_FALSE(unit_.on);
-  EXPECT_EQ(unit_.log, "tt");  // the snapshot's and then stop's own
-  EXPECT_EQ(newest_aux(), traced(1000 - kRequest, 1000));
-  EXPECT_EQ(context_.aux().written(), 1000u);
-}
-
-TEST_F(IntelPtTest, SnapshotBetweenSettingHandleNmiAndStartingTheUnit) {
-  bool once = false;
-  unit_.before_start = [&] {
-    if (once) return;
-    once = true;
-    ASSERT_TRUE(pt_.handle_nmi.load());
-    overflow();
-  };
-  start();
-  EXPECT_TRUE(unit_.on);
-  EXPECT_EQ(newest_aux(), Bytes(kRequest));
-}
-
-TEST_F(IntelPtTest, StopWithoutUpdateThenStartKeepsTheSession) {
-  pt_.windowed = true;
-  start();
-  const uint64_t begin = pt_.window_start;
-  unit_.trace(40);
-  stop(0);
-  EXPECT_TRUE(pt_.session_open);
-  start();
-  EXPECT_EQ(pt_.window_start, begin);
-  start();  // a second start changes nothing
-  EXPECT_EQ(unit_.log, "cstcs");
-  stop(kEfUpdate);
-  EXPECT_FALSE(pt_.session_open);
-  start();
-  EXPECT_EQ(pt_.window_start, begin + 40);
-}
-
-TEST_F(IntelPtTest, C7_OverflowNestedInTheUnitsStop) {
-  start();
-  unit_.trace(1000);
-  int depth = 0;
-  OverflowResult inner;
-  unit_.after_stop = [&] {
-    if (depth++ == 0) inner = overflow();
-  };
-  const OverflowResult outer = overflow();
-  EXPECT_EQ(depth, 1);  // the inner sample did not touch the unit
-  EXPECT_EQ(outer.aux_bytes, kRequest);
-  EXPECT_EQ(inner.outcome, Outcome::kWritten);
-  EXPECT_EQ(inner.aux_bytes, 0u);
-  EXPECT_TRUE(unit_.on);
-  const auto records = drain(reader_);
-  ASSERT_EQ(records.size(), 2u);
-  EXPECT_EQ(aux_of(records[0]), traced(1000 - kRequest, 1000));
-  EXPECT_EQ(aux_of(records[1]), Bytes());
-}
-
-TEST_F(IntelPtTest, C7_SecondSamplerOnTheSameLeader) {
-  Event second;
-  ASSERT_EQ(second.init(sampler_, 102, kSoftwareTrigger, nullptr), 0);
-  ASSERT_EQ(get_aux_event(second, &context_.leader()), AuxLink::kOk);
-  second.ring = &context_.ring();
-  ASSERT_EQ(second.schedule_in(kTid, 0), 0);
-  start();
-  unit_.trace(1000);
-  SampleData data = usual_data();
-  bool once = false;
-  unit_.before_stop = [&] {
-    if (once) return;
-    once = true;
-    EXPECT_EQ(event_output(second, data), Outcome::kWritten);
-  };
-  EXPECT_EQ(overflow().aux_bytes, kRequest);
-  EXPECT_EQ(data.aux_size, 0u);
-  drain(reader_);
-  EXPECT_EQ(event_output(second, data), Outcome::kWritten);
-  EXPECT_EQ(newest_aux(), traced(1000 - kRequest, 1000));
-  close_event(second);
-}
-
-TEST_F(IntelPtTest, SamplingNeedsTheOverwriteMode) {
-  // The leader's own aux_sample_size is 0, as always; that it is sampled shows in its samplers.
-  EXPECT_EQ(leader_.aux_sample_size, 0u);
-  EXPECT_EQ(kIntelPt.setup_aux(context_.leader(), context_.aux(), false), EINVAL);
-  EXPECT_EQ(kIntelPt.setup_aux(context_.leader(), context_.aux(), true), 0);
-  Event unsampled;
-  PtContext other;
-  ASSERT_EQ(unsampled.init(leader_, 12, kIntelPt, &other), 0);
-  EXPECT_EQ(kIntelPt.setup_aux(unsampled, context_.aux(), false), 0);
-}
-
-TEST_F(IntelPtTest, OneEventPerUnit) {
-  Event second;
-  ASSERT_EQ(second.init(leader_, 12, kIntelPt, &pt_), 0);
-  EXPECT_EQ(second.schedule_in(kTid, 0), EBUSY);
-  context_.shutdown();
-  EXPECT_EQ(second.schedule_in(kTid, 0), 0);
-  close_event(second);
-}
-
-TEST_F(IntelPtTest, WithoutAnAuxAreaNothingStarts) {
-  Event lone;
-  PtContext pt;
-  ScriptedUnit unit(memory_.aux(), kAux);
-  pt.unit = unit.unit();
-  ASSERT_EQ(lone.init(leader_, 12, kIntelPt, &pt), 0);
-  EXPECT_EQ(lone.schedule_in(kTid, kEfStart), EINVAL);
-  EXPECT_EQ(unit.log, "");
-  Event contextless;
-  EXPECT_EQ(contextless.init(leader_, 13, kIntelPt, nullptr), EINVAL);
-}
-
-// The software unit in windowed mode: no registers, packets appended with write().
-class WindowTest : public IntelPtTest {
- protected:
-  WindowTest() {
-    pt_.unit = {};
-    pt_.windowed = true;
+    return records.empty() ? Bytes() : aux_of(records.back());
   }
   void window(size_t bytes, size_t first) {
     pt_.begin_window();
     const Bytes packets = pattern(bytes, first);
     context_.aux().write(packets.data(), packets.size());
   }
+
+  perf_event_attr leader_ = leader_attr();
+  perf_event_attr sampler_ = sampler_attr(kUsualSampleType, kRequest);
+  Memory memory_{1 << 16, 4096};
+  PtContext pt_;
+  ThreadContext context_;
+  RingReader reader_ = memory_.reader();
 };
 
 TEST_F(WindowTest, ASampleHoldsItsOwnWindowOnly) {
@@ -347,16 +501,34 @@ TEST_F(WindowTest, AnEmptyWindowGivesSizeZero) {
   EXPECT_EQ(overflow().aux_bytes, 0u);
 }
 
-TEST_F(WindowTest, AWindowInPlaceIsBoundToo) {
-  pt_.unit = unit_.unit();
-  start();
-  unit_.trace(200);
-  stop();
-  start();
-  unit_.trace(48);
-  stop();
-  EXPECT_EQ(overflow().aux_bytes, 48u);
-  EXPECT_EQ(newest_aux(), traced(200, 248));
+TEST_F(WindowTest, StartAndStopKeepASessionWithoutRegisters) {
+  kIntelPt.start(context_.leader(), 0);
+  window(40, 0);
+  kIntelPt.stop(context_.leader(), 0);
+  kIntelPt.start(context_.leader(), 0);  // goes on with the window
+  EXPECT_EQ(overflow().aux_bytes, 40u);
+  kIntelPt.stop(context_.leader(), kEfUpdate);
+  kIntelPt.start(context_.leader(), 0);  // a new one
+  EXPECT_EQ(overflow().aux_bytes, 0u);
+}
+
+TEST(WindowInPlace, IsBoundToo) {
+  PtGroup group;
+  group.pt.windowed = true;
+  Event& sampler = group.add_sampler(kRequest);
+  group.start();
+  group.unit.trace(200);
+  EXPECT_EQ(group.sample(sampler), traced(0, 200));
+  group.stop();
+  group.start();
+  group.unit.trace(48);
+  EXPECT_EQ(group.sample(sampler), traced(200, 248));
+  group.stop(0);  // a break: the window goes on
+  group.start();
+  group.unit.trace(8);
+  EXPECT_EQ(group.sample(sampler), traced(200, 256));
+  group.stop();
+  EXPECT_EQ(group.sample(sampler), traced(200, 256));
 }
 
 }  // namespace
