@@ -27,58 +27,53 @@ void write(const PtContext& pt, PtRegister which, uint64_t value) {
 }
 
 // The seed's pt_config_start: only TraceEn; the configuration stays as it is.
-void config_start(const Event& event, PtContext& pt) {
-  if (is_paused(event)) return;
+void config_start(PtContext& pt) {
   const uint64_t ctl = pt.ctl.load() | rtit_ctl::kTraceEn;
-  pt.ctl.store(ctl);
-  signal_barrier();
   if (pt.vmx_on.load()) {
     pt.partial.store(true);
   } else {
     write(pt, PtRegister::kCtl, ctl);
   }
+  signal_barrier();
+  pt.ctl.store(ctl);
 }
 
-// The seed's pt_config_stop.
+// The seed's pt_config_stop, but unconditionally: this may have interrupted config_start() where
+// the unit is on and ctl does not say so yet.
 void config_stop(PtContext& pt) {
-  const uint64_t ctl = pt.ctl.load();
-  if ((ctl & rtit_ctl::kTraceEn) == 0) return;
-  if (!pt.vmx_on.load()) write(pt, PtRegister::kCtl, ctl & ~rtit_ctl::kTraceEn);
+  const uint64_t ctl = pt.ctl.load() & ~rtit_ctl::kTraceEn;
+  if (!pt.vmx_on.load()) write(pt, PtRegister::kCtl, ctl);
   signal_barrier();
-  pt.ctl.store(ctl & ~rtit_ctl::kTraceEn);
+  pt.ctl.store(ctl);
 }
 
-// Starts the unit, with pausing forbidden so far: who pauses cannot know how far we are.
-void start_and_allow_pause(const Event& event, PtContext& pt) {
-  config_start(event, pt);
+// Takes the unit in hand: nobody pauses or resumes it meanwhile. Returns whether somebody, whom we
+// interrupt, had it already.
+bool take_unit(PtContext& pt) {
+  const bool was_in_hand = pt.in_hand.exchange(true);
   signal_barrier();
-  pt.pause_allowed.store(true);
-  signal_barrier();
-  if (is_paused(event)) config_stop(pt);
+  return was_in_hand;
 }
 
-// Has the unit in hand, somewhere in an "NMI": nobody pauses or resumes it meanwhile.
-struct Hold {
-  bool pause_allowed;
-  bool resume_allowed;
-};
-
-Hold hold_unit(PtContext& pt) {
-  const Hold found{pt.pause_allowed.exchange(false), pt.resume_allowed.exchange(false)};
-  signal_barrier();
-  return found;
+// Gives a unit back that is to be running, but for a pause; again if that has come or gone
+// meanwhile. (If somebody has it in hand still, he looks himself.)
+void release_running(const Event& event, PtContext& pt, bool was_in_hand) {
+  bool paused = false;
+  do {
+    pt.in_hand.store(true);
+    signal_barrier();
+    paused = is_paused(event);
+    paused ? config_stop(pt) : config_start(pt);
+    signal_barrier();
+    pt.in_hand.store(was_in_hand);
+    signal_barrier();
+  } while (!was_in_hand && is_paused(event) != paused);
 }
 
-// Gives it back as it was found, running if it is to run.
-void release_unit(const Event& event, PtContext& pt, const Hold& found, bool restart) {
+// And one that is to be off.
+void release_stopped(PtContext& pt, bool was_in_hand) {
   signal_barrier();
-  pt.resume_allowed.store(found.resume_allowed);
-  signal_barrier();
-  if (restart) config_start(event, pt);
-  signal_barrier();
-  pt.pause_allowed.store(found.pause_allowed);
-  signal_barrier();
-  if (found.pause_allowed && is_paused(event)) config_stop(pt);
+  pt.in_hand.store(was_in_hand);
 }
 
 uint64_t ctl_of(const Event& event, const PtContext& pt) {
@@ -98,11 +93,9 @@ void config(Event& event, PtContext& pt) {
   const uint64_t filters = pt.filters.write(pt.unit);
   pt.ctl.store(filters | ctl_of(event, pt));
   signal_barrier();
-  pt.resume_allowed.store(true);
-  signal_barrier();
   pt.handle_nmi.store(true);
   signal_barrier();
-  start_and_allow_pause(event, pt);
+  release_running(event, pt, /*was_in_hand=*/false);
 }
 
 // Where the unit has stopped; `filled`: it had no room to go on, and stands at the next region now.
@@ -191,20 +184,18 @@ int pt_event_init(Event& event) {
   return valid ? 0 : EINVAL;
 }
 
-// A unit whose tracing was paused goes on, unless it is on, or has stopped for another reason.
-void resume(const Event& event, PtContext& pt) {
-  if (!pt.resume_allowed.load()) return;
-  constexpr uint64_t kNotNow =
-      rtit_status::kTriggerEn | rtit_status::kError | rtit_status::kStopped;
-  // The interrupt may have come meanwhile, and have found no room to go on.
-  if ((read(pt, PtRegister::kStatus) & kNotNow) == 0 && pt.resume_allowed.load()) {
-    config_start(event, pt);
-  }
+// The tracing was paused, or goes on after that: not if somebody has the unit in hand (who will see
+// to it), if it is stopped, or if it has stopped itself and its interrupt is on the way.
+void pause_or_resume(const Event& event, PtContext& pt, bool pause) {
+  if (!pt.unit.has_registers() || pt.in_hand.load()) return;
+  constexpr uint64_t kStoppedItself = rtit_status::kError | rtit_status::kStopped;
+  if (!pause && (read(pt, PtRegister::kStatus) & kStoppedItself) != 0) return;
+  if (!take_unit(pt)) release_running(event, pt, /*was_in_hand=*/false);
 }
 
 void pt_event_start(Event& event, uint32_t flags) {
   PtContext& pt = context_of(event);
-  if ((flags & event::kEfResume) != 0) return resume(event, pt);
+  if ((flags & event::kEfResume) != 0) return pause_or_resume(event, pt, /*pause=*/false);
   if (pt.area == nullptr || !event.hw.stopped) return;
   if (!pt.unit.has_registers()) {
     if (!pt.session_open) pt.begin_window();
@@ -224,16 +215,11 @@ void pt_event_start(Event& event, uint32_t flags) {
 
 void pt_event_stop(Event& event, uint32_t flags) {
   PtContext& pt = context_of(event);
-  if ((flags & event::kEfPause) != 0) {
-    if (pt.pause_allowed.load()) config_stop(pt);
-    return;
-  }
+  if ((flags & event::kEfPause) != 0) return pause_or_resume(event, pt, /*pause=*/true);
   pt.handle_nmi.store(false);
   signal_barrier();
-  pt.pause_allowed.store(false);
-  pt.resume_allowed.store(false);
-  signal_barrier();
-  config_stop(pt);
+  (void)take_unit(pt);  // until the next start
+  if (pt.unit.has_registers()) config_stop(pt);
   event.hw.stopped = true;
   if ((flags & event::kEfUpdate) == 0 || !pt.session_open) return;
   if (pt.unit.has_registers()) return end_session(pt);
@@ -300,13 +286,16 @@ int64_t pt_event_snapshot_aux(Event& event, OutputHandle& handle, uint64_t size_
   if (pt.area == nullptr) return 0;
   if (!pt.unit.has_registers()) return copy_newest(pt, handle, size_bytes);
   if (!pt.buffer.snapshot()) return 0;
-  const Hold found = hold_unit(pt);
+  const bool was_in_hand = take_unit(pt);
   config_stop(pt);
   move_head(pt);
   const int64_t copied = copy_newest(pt, handle, size_bytes);
-  const bool restart = pt.handle_nmi.load();
-  if (restart && pt.psb_after_snapshot) begin_with_psb(pt);
-  release_unit(event, pt, found, restart);
+  if (!pt.handle_nmi.load()) {
+    release_stopped(pt, was_in_hand);
+  } else {
+    if (pt.psb_after_snapshot) begin_with_psb(pt);
+    release_running(event, pt, was_in_hand);
+  }
   return copied;
 }
 
@@ -342,11 +331,11 @@ void pt_interrupt(PtContext& pt) {
   if (!pt.handle_nmi.load() || pt.event == nullptr || pt.area == nullptr) return;
   if (pt.buffer.snapshot() || !pt.session_open) return;
   Event& event = *pt.event;
-  const Hold found = hold_unit(pt);
+  const bool was_in_hand = take_unit(pt);
   config_stop(pt);
   end_session(pt);
-  if (begin_session(event, pt)) return release_unit(event, pt, found, /*restart=*/true);
-  event.hw.stopped = true;
+  if (begin_session(event, pt)) return release_running(event, pt, was_in_hand);
+  event.hw.stopped = true;  // and in hand until the next start
   pt.handle_nmi.store(false);
 }
 

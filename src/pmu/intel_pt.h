@@ -12,11 +12,11 @@
 // and stop and (signals nest) into each other. So
 //  - handle_nmi is 0 before stop() has the unit off: who interrupts stop() there stops the unit
 //    itself, unconditionally, and does not start it again;
-//  - ctl says TraceEn before the register does and until after it does not: whoever interrupts a
-//    start or stop of the unit finds it "on", and turns it off;
-//  - pause_allowed and resume_allowed are 0 while somebody else has the unit in hand; a snapshot
-//    gives them back as it found them; a pause that was refused for that reason is made good by
-//    whoever had the unit, after it has started it.
+//  - ctl says TraceEn after the register does, so it may be wrong for whoever interrupts in
+//  between,
+//    and stopping does not go by it; whoever started the unit puts ctl right, or stops it again;
+//  - in_hand is set while anybody starts or stops the unit, and while it is stopped: pausing and
+//    resuming leave it alone then, and whoever has it in hand looks for that at the end.
 // Rules where the seed was wrong, or still is: docs/design/pmus.md.
 //
 // Set event.hw.context to a PtContext before Event::init().
@@ -56,10 +56,9 @@ struct PtContext {
   event::AuxOutput output;         // the session's transaction
   PtBuffer buffer;
   PtFilters filters;
-  event::SignalAtomic<uint64_t> ctl{0};            // RTIT_CTL as it is, or is about to be
-  event::SignalAtomic<bool> handle_nmi{false};     // running: a snapshot must restart the unit
-  event::SignalAtomic<bool> pause_allowed{false};  // nobody else is starting or stopping the unit
-  event::SignalAtomic<bool> resume_allowed{false};
+  event::SignalAtomic<uint64_t> ctl{0};         // RTIT_CTL as last written
+  event::SignalAtomic<bool> handle_nmi{false};  // running: a snapshot must restart the unit
+  event::SignalAtomic<bool> in_hand{true};      // nobody may pause or resume the unit now
   event::SignalAtomic<bool> programmed{false};  // the output registers name a place in the area
   event::SignalAtomic<bool> vmx_on{false};
   event::SignalAtomic<bool> partial{false};  // the session's trace has gaps

@@ -135,6 +135,23 @@ TEST(IntelPtFullTrace, FromEmptyToFullBetweenTwoUpdatesIsFull) {
   }
 }
 
+// A unit that has run out of room, and a stop that does not tell: the next start does.
+TEST(IntelPtFullTrace, StartAfterAStopWithoutUpdateTellsWhatWasTraced) {
+  PtGroup group(normal_mode(8));
+  Reader reader(group);
+  group.unit.interrupt = nullptr;
+  group.start();
+  group.unit.trace(20 * kPage);
+  group.stop(0);
+  EXPECT_TRUE(group.aux_records().empty());
+  group.start();
+  EXPECT_FALSE(group.unit.on());  // the area is full
+  EXPECT_EQ(reader.read(), uint64_t{PERF_AUX_FLAG_TRUNCATED});
+  EXPECT_EQ(reader.stream(), traced(0, 8 * kPage));
+  group.start();
+  EXPECT_TRUE(group.unit.on());
+}
+
 TEST(IntelPtFullTrace, NothingTracedIsNoRecord) {
   PtGroup group(normal_mode(8));
   group.start();

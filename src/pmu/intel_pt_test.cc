@@ -2,6 +2,7 @@
 // later, configuration, C3, C6, C7, windows.
 #include "pmu/intel_pt.h"
 
+#include "event/overflow.h"
 #include "pmu/pt_test_support.h"
 
 namespace auxtrail::pmu {
@@ -45,8 +46,8 @@ TEST(IntelPtConfig, StartWritesAllAndEverythingElseFlipsTraceEn) {
 
   group.unit.trace(1000);
   group.overflow(sampler);
-  kIntelPt.stop(group.leader, kEfPause);
-  kIntelPt.start(group.leader, kEfResume);
+  pause_aux(group.leader, true);
+  pause_aux(group.leader, false);
   EXPECT_EQ(writes_of(group.unit, PtRegister::kCtl),
             (std::vector<uint64_t>{ctl - 1, ctl, ctl - 1, ctl}));
   EXPECT_EQ(writes_besides_ctl_and_status(group.unit), 0u);
@@ -242,6 +243,9 @@ TEST_F(IntelPtRules, ASnapshotNeverCopiesFromARunningUnit) {
     int hits = 0;
     bool inside = false;
     const auto hit = [&](const ScriptedUnit::Access& access) {
+      if (access.which == PtRegister::kOutputBase && !access.is_write) {
+        EXPECT_FALSE(group_.unit.on()) << "it looks where the unit is, and the unit moves on";
+      }
       if (!access.is_write || inside) return;
       inside = true;
       ++hits;
