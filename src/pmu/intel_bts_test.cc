@@ -5,7 +5,7 @@
 #include <random>
 
 #include "event/overflow.h"
-#include "pmu/bts_test_support.h"
+#include "pmu/testing/bts_test_support.h"
 
 namespace auxtrail::pmu {
 namespace {

@@ -1,5 +1,5 @@
 // Address filters of the PT PMU: which it takes, and what it writes to the registers.
-#include "pmu/pt_test_support.h"
+#include "pmu/testing/pt_test_support.h"
 
 namespace auxtrail::pmu {
 namespace {

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "event/overflow.h"
-#include "pmu/pt_test_support.h"
+#include "pmu/testing/pt_test_support.h"
 
 namespace auxtrail::pmu {
 namespace {

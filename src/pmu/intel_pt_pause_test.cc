@@ -2,7 +2,7 @@
 // with start, stop and snapshots, and from within each of them.
 #include "event/aux_action.h"
 #include "event/overflow.h"
-#include "pmu/pt_test_support.h"
+#include "pmu/testing/pt_test_support.h"
 
 namespace auxtrail::pmu {
 namespace {

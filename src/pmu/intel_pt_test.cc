@@ -3,7 +3,7 @@
 #include "pmu/intel_pt.h"
 
 #include "event/overflow.h"
-#include "pmu/pt_test_support.h"
+#include "pmu/testing/pt_test_support.h"
 
 namespace auxtrail::pmu {
 namespace {

@@ -2,8 +2,8 @@
 #include <iostream>
 
 #include "event/inline_copy.h"
-#include "pmu/bts_test_support.h"
-#include "pmu/instruction_gaps.h"
+#include "pmu/testing/bts_test_support.h"
+#include "pmu/testing/instruction_gaps.h"
 
 namespace auxtrail::pmu {
 namespace {

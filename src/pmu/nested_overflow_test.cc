@@ -19,8 +19,8 @@
 #include "event/aux_action.h"
 #include "event/inline_copy.h"
 #include "event/overflow.h"
-#include "pmu/instruction_gaps.h"
-#include "pmu/pt_test_support.h"
+#include "pmu/testing/instruction_gaps.h"
+#include "pmu/testing/pt_test_support.h"
 
 namespace auxtrail::pmu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "pmu/pt_test_support.h"
+#include "pmu/testing/pt_test_support.h"
 
 namespace auxtrail::pmu {
 namespace {

@@ -1,4 +1,4 @@
-#include "event/memory_order/explorer.h"
+#include "event/testing/explorer.h"
 
 #include <ucontext.h>
 

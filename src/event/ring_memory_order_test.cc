@@ -5,8 +5,8 @@
 #include <array>
 #include <optional>
 
-#include "event/memory_order/explorer.h"
-#include "event/memory_order/ring_steps.h"
+#include "event/testing/explorer.h"
+#include "event/testing/ring_steps.h"
 
 namespace auxtrail::event::testing {
 namespace {

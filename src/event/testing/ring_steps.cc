@@ -1,4 +1,4 @@
-#include "event/memory_order/ring_steps.h"
+#include "event/testing/ring_steps.h"
 
 namespace auxtrail::event::testing {
 

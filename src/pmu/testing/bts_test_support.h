@@ -2,8 +2,8 @@
 #pragma once
 
 #include "pmu/intel_bts.h"
-#include "pmu/pt_test_support.h"
 #include "pmu/scripted_bts_unit.h"
+#include "pmu/testing/pt_test_support.h"
 
 namespace auxtrail::pmu::testing {
 

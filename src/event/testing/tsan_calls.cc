@@ -2,7 +2,7 @@
 // libtsan. Linked with --wrap=memcpy, which the instrumentation leaves to an interceptor.
 #include <cstring>
 
-#include "event/memory_order/explorer.h"
+#include "event/testing/explorer.h"
 
 namespace {
 
