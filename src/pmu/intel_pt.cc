@@ -179,9 +179,11 @@ void end_session(PtContext& pt) {
 
 int pt_event_init(Event& event) {
   if (event.hw.context == nullptr) return EINVAL;
-  const abi::PtCaps& caps = context_of(event).unit.caps;
-  const bool valid = abi::check_pt_config(event.attr.config, caps) == abi::PtConfigFault::kNone;
-  return valid ? 0 : EINVAL;
+  const TraceUnit& unit = context_of(event).unit;
+  const abi::PtConfigFault fault = abi::check_pt_config(event.attr.config, unit.caps);
+  // A unit without registers reads the config itself; what it can do, its owner knows.
+  const bool matters = unit.has_registers() || fault == abi::PtConfigFault::kUnknownBits;
+  return matters && fault != abi::PtConfigFault::kNone ? EINVAL : 0;
 }
 
 // The tracing was paused, or goes on after that: not if somebody has the unit in hand (who will see

@@ -80,13 +80,20 @@ TEST(IntelPtConfig, BitsOfTheEvent) {
 TEST(IntelPtConfig, WhatTheUnitCannotDoIsEinval) {
   Event event;
   PtContext pt;
+  ScriptedUnit least({});
+  ScriptedUnit usual(kAllCaps);
   perf_event_attr attr = leader_attr();
+  pt.unit = least.unit();
   EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), 0);  // tsc, noretcomp and branch: anybody can
   attr.config |= abi::pt_config::kCyc;
   EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), EINVAL);
-  pt.unit.caps = kAllCaps;
+  pt.unit = {};  // no registers: its owner's business
+  EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), 0);
+  pt.unit = usual.unit();
   EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), 0);
   attr.config = 1u << 2;
+  EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), EINVAL);
+  pt.unit = {};
   EXPECT_EQ(event.init(attr, 1, kIntelPt, &pt), EINVAL);
   EXPECT_EQ(event.init(leader_attr(), 1, kIntelPt, nullptr), EINVAL);
 }
