@@ -75,7 +75,7 @@ void go(const Event& event, BtsContext& bts) {
 // is little, what is free at its begin. 0, or ENOSPC. The kernel's bts_buffer_reset.
 int find_space(BtsContext& bts) {
   if (bts.snapshot) {
-    if (bts.head == bts.used_bytes) bts.head = 0;
+    bts.head = bts.area->head() == bts.used_bytes ? 0 : bts.area->head();
     return 0;
   }
   bts.head = bts.output.head() & (bts.area->size_bytes() - 1);
@@ -119,11 +119,22 @@ void end_transaction(BtsContext& bts) {
   bts.output.end(bytes);
 }
 
+// An inherited event traces into its parent's area, which was set up there.
+void use_parents_area(const Event& event, BtsContext& bts) {
+  if (event.parent == nullptr) return;
+  const BtsContext& parent = context_of(*event.parent);
+  bts.area = parent.area;
+  bts.snapshot = parent.snapshot;
+  bts.used_bytes = parent.used_bytes;
+}
+
 int bts_event_init(Event& event) { return event.hw.context != nullptr ? 0 : EINVAL; }
 
 void bts_event_start(Event& event, uint32_t /*flags*/) {
   BtsContext& bts = context_of(event);
-  if (bts.area == nullptr || !event.hw.stopped) return;
+  if (!event.hw.stopped) return;
+  use_parents_area(event, bts);
+  if (bts.area == nullptr) return;
   // Open: there was a stop without update. In normal mode that is told now.
   const bool was_open = bts.output.is_open();
   if (!was_open) bts.ds_before = *bts.unit.ds;

@@ -82,7 +82,7 @@ uint64_t ctl_of(const Event& event, const PtContext& pt) {
   if ((config & abi::pt_config::kPt) == 0) ctl |= rtit_ctl::kBranchEn;
   if (event.attr.exclude_kernel == 0) ctl |= rtit_ctl::kOs;
   if (event.attr.exclude_user == 0) ctl |= rtit_ctl::kUser;
-  if (!pt.buffer.single()) ctl |= rtit_ctl::kToPA;
+  if (!pt.buffer->single()) ctl |= rtit_ctl::kToPA;
   return ctl;
 }
 
@@ -107,48 +107,56 @@ struct Reached {
 // The seed's pt_handle_status.
 void handle_status(PtContext& pt, Reached& reached) {
   uint64_t status = read(pt, PtRegister::kStatus);
-  const uint64_t region_left = pt.buffer.region_bytes() - reached.position.offset;
-  const bool one_region_tables = !pt.buffer.multiple_entries();
+  const uint64_t region_left = pt.buffer->region_bytes() - reached.position.offset;
+  const bool one_region_tables = !pt.buffer->multiple_entries();
   if ((status & rtit_status::kError) != 0) pt.partial.store(true);
   if ((status & rtit_status::kStopped) != 0 && (one_region_tables || region_left == 0)) {
     pt.output.flag(PERF_AUX_FLAG_TRUNCATED);
     reached.filled = true;
   }
-  if (one_region_tables && !pt.buffer.snapshot() && region_left <= kInterruptMargin) {
-    event::clear_bytes(pt.area->bytes() + pt.buffer.offset_of(reached.position), region_left);
+  if (one_region_tables && !pt.buffer->snapshot() && region_left <= kInterruptMargin) {
+    event::clear_bytes(pt.area->bytes() + pt.buffer->offset_of(reached.position), region_left);
     reached.filled = true;
   }
-  if (reached.filled) reached.position = pt.buffer.next_region(reached.position);
+  if (reached.filled) reached.position = pt.buffer->next_region(reached.position);
   write(pt, PtRegister::kStatus, status & ~(rtit_status::kError | rtit_status::kStopped));
 }
 
 // The seed's pt_update_head in overwrite mode.
 void move_head(PtContext& pt) {
   PtPosition position;
-  if (pt.programmed.load() && pt.buffer.read(pt.unit, position)) {
-    pt.area->move_head(pt.buffer.offset_of(position), /*lapped=*/false);
+  if (pt.programmed.load() && pt.buffer->read(pt.unit, position)) {
+    pt.area->move_head(pt.buffer->offset_of(position), /*lapped=*/false);
   }
 }
 
 // And in normal mode: what the session has written. From full to full is the whole area, not none.
 uint64_t bytes_written(const PtContext& pt, const Reached& reached) {
-  const uint64_t size = pt.buffer.size_bytes();
-  const uint64_t end = pt.buffer.offset_of(reached.position);
+  const uint64_t size = pt.buffer->size_bytes();
+  const uint64_t end = pt.buffer->offset_of(reached.position);
   const uint64_t bytes = (end - pt.output.head()) & (size - 1);
   return bytes == 0 && reached.filled ? size : bytes;
+}
+
+// An inherited event traces into its parent's area, which was set up there.
+void use_parents_area(const Event& event, PtContext& pt) {
+  if (event.parent == nullptr) return;
+  PtContext& parent = context_of(*event.parent);
+  pt.area = parent.area;
+  pt.buffer = parent.buffer;
 }
 
 bool begin_session(Event& event, PtContext& pt) {
   if (!pt.output.begin(event)) return false;
   const uint64_t head = pt.output.head();
   // One byte of the room is kept free only for whoever needs it.
-  if (!pt.buffer.snapshot() &&
-      pt.buffer.set_marks(head, pt.output.size() + 1, pt.output.wakeup()) != 0) {
+  if (!pt.buffer->snapshot() &&
+      pt.buffer->set_marks(head, pt.output.size() + 1, pt.output.wakeup()) != 0) {
     pt.output.flag(PERF_AUX_FLAG_TRUNCATED);
     pt.output.end(0);
     return false;
   }
-  pt.buffer.program(pt.unit, pt.buffer.position_at(head));
+  pt.buffer->program(pt.unit, pt.buffer->position_at(head));
   signal_barrier();
   pt.programmed.store(true);
   pt.session_open = true;
@@ -158,14 +166,14 @@ bool begin_session(Event& event, PtContext& pt) {
 // With the unit off.
 void end_session(PtContext& pt) {
   pt.session_open = false;
-  uint64_t bytes = pt.buffer.size_bytes();
+  uint64_t bytes = pt.buffer->size_bytes();
   Reached reached;
-  if (!pt.buffer.read(pt.unit, reached.position)) {  // whatever it wrote, it was not our area
+  if (!pt.buffer->read(pt.unit, reached.position)) {  // whatever it wrote, it was not our area
     pt.partial.store(true);
     bytes = 0;
   } else {
     handle_status(pt, reached);
-    if (pt.buffer.snapshot()) {
+    if (pt.buffer->snapshot()) {
       move_head(pt);
     } else {
       bytes = bytes_written(pt, reached);
@@ -198,7 +206,9 @@ void pause_or_resume(const Event& event, PtContext& pt, bool pause) {
 void pt_event_start(Event& event, uint32_t flags) {
   PtContext& pt = context_of(event);
   if ((flags & event::kEfResume) != 0) return pause_or_resume(event, pt, /*pause=*/false);
-  if (pt.area == nullptr || !event.hw.stopped) return;
+  if (!event.hw.stopped) return;
+  use_parents_area(event, pt);
+  if (pt.area == nullptr) return;
   if (!pt.unit.has_registers()) {
     if (!pt.session_open) pt.begin_window();
     pt.session_open = true;
@@ -206,7 +216,7 @@ void pt_event_start(Event& event, uint32_t flags) {
     return pt.handle_nmi.store(true);
   }
   // What was traced before a stop without update: told now, for the unit may have run out of room.
-  if (pt.session_open && !pt.buffer.snapshot()) end_session(pt);
+  if (pt.session_open && !pt.buffer->snapshot()) end_session(pt);
   if (!pt.session_open) {
     pt.begin_window();
     if (!begin_session(event, pt)) return;
@@ -253,8 +263,9 @@ int pt_setup_aux(Event& event, AuxArea& area, bool overwrite) {
   PtContext& pt = context_of(event);
   pt.session_open = false;
   if (pt.unit.has_registers()) {
+    pt.buffer = &pt.own_buffer;
     const PtBufferConfig config{overwrite, pt.max_region_shift, pt.tables};
-    if (const int error = pt.buffer.setup(area, pt.unit.caps, config); error != 0) return error;
+    if (const int error = pt.buffer->setup(area, pt.unit.caps, config); error != 0) return error;
     if (!pt.area_is_zeroed) event::clear_bytes(area.bytes(), area.size_bytes());
     // How often a unit has gone round nobody can tell, so all of the area counts as written.
     if (overwrite) area.move_head(0, /*lapped=*/true);
@@ -287,7 +298,7 @@ int64_t pt_event_snapshot_aux(Event& event, OutputHandle& handle, uint64_t size_
   PtContext& pt = context_of(event);
   if (pt.area == nullptr) return 0;
   if (!pt.unit.has_registers()) return copy_newest(pt, handle, size_bytes);
-  if (!pt.buffer.snapshot()) return 0;
+  if (!pt.buffer->snapshot()) return 0;
   const bool was_in_hand = take_unit(pt);
   config_stop(pt);
   move_head(pt);
@@ -306,9 +317,9 @@ void move_head_while_running(PtContext& pt) {
   constexpr int kTries = 4;
   PtPosition first, second;
   for (int i = 0; i < kTries && pt.programmed.load(); ++i) {
-    const bool agree = pt.buffer.read(pt.unit, first) && pt.buffer.read(pt.unit, second) &&
+    const bool agree = pt.buffer->read(pt.unit, first) && pt.buffer->read(pt.unit, second) &&
                        first.region == second.region;
-    if (agree) return pt.area->move_head(pt.buffer.offset_of(second), /*lapped=*/false);
+    if (agree) return pt.area->move_head(pt.buffer->offset_of(second), /*lapped=*/false);
   }
 }
 
@@ -331,7 +342,7 @@ void pt_addr_filters_sync(Event& event) { context_of(event).filters.set(*event.a
 void pt_interrupt(PtContext& pt) {
   // It may be left over from before a stop.
   if (!pt.handle_nmi.load() || pt.event == nullptr || pt.area == nullptr) return;
-  if (pt.buffer.snapshot() || !pt.session_open) return;
+  if (pt.buffer->snapshot() || !pt.session_open) return;
   Event& event = *pt.event;
   const bool was_in_hand = take_unit(pt);
   config_stop(pt);

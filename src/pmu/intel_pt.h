@@ -52,9 +52,10 @@ struct PtContext {
   bool psb_after_snapshot = true;
 
   event::Event* event = nullptr;   // the event on the unit, from add() to del()
-  event::AuxArea* area = nullptr;  // set by setup_aux
+  event::AuxArea* area = nullptr;  // set by setup_aux, or the parent's for an inherited event
   event::AuxOutput output;         // the session's transaction
-  PtBuffer buffer;
+  PtBuffer own_buffer;             // of the area that was set up here
+  PtBuffer* buffer = nullptr;      // of `area`
   PtFilters filters;
   event::SignalAtomic<uint64_t> ctl{0};         // RTIT_CTL as last written
   event::SignalAtomic<bool> handle_nmi{false};  // running: a snapshot must restart the unit
