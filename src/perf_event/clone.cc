@@ -89,6 +89,7 @@ int Kernel::inherit_event(PerfEvent& event, PerfEvent* leader, Task& child, Perf
     return error;
   }
   copy.parent = &parent;
+  copy.addr_filters = parent.addr_filters;
   copy.hw.sample_period = copy.hw.last_period = event.hw.sample_period;
   copy.hw.period_left = static_cast<int64_t>(copy.hw.sample_period);
   copy.state = event.state >= EventState::kInactive ? EventState::kInactive : EventState::kOff;

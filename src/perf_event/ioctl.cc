@@ -96,7 +96,8 @@ long Kernel::ioctl(Tid caller, int fd, uint64_t request, uint64_t argument) {
       break;
     }
     case PERF_EVENT_IOC_SET_FILTER:
-      return argument == 0 ? -EFAULT : -EINVAL;  // no event here has filters
+      result = set_filter(event, argument);
+      break;
     case PERF_EVENT_IOC_SET_BPF:
       return -EBADF;  // there are no BPF programs
     case PERF_EVENT_IOC_PAUSE_OUTPUT:

@@ -85,6 +85,9 @@ class Kernel {
   void count(Tid tid, uint32_t type, uint64_t config, uint64_t number, event::SampleData data = {});
   // An overflow of an event that is on its PMU.
   event::Outcome overflow(PerfEvent& event, event::SampleData data = {});
+  // Part of an object file appears in the memory of the thread's process: address filters that name
+  // it now know where it is.
+  void map_object(Tid tid, const event::AddrMapping& mapping);
   // What PMUs have put off: to be called after they have been driven by hand.
   void run_pending();
 
@@ -147,6 +150,7 @@ class Kernel {
   // ioctl.cc
   long enable_and_so_on(PerfEvent& event, uint64_t request, uint64_t argument);
   long refresh(PerfEvent& event, int64_t overflows);
+  [[nodiscard]] long set_filter(PerfEvent& event, uint64_t argument);
   long set_period(PerfEvent& event, uint64_t period);
 
   void fill_in(event::SampleData& data, const PerfEvent& event) const;

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "event/addr_filter.h"
 #include "event/event.h"
 
 namespace auxtrail::perf_event {
@@ -16,6 +18,12 @@ class Buffer;
 class Context;
 struct RegisteredPmu;
 
+// PERF_EVENT_IOC_SET_FILTER: the string, and what was read from it, which points into it.
+struct FilterText {
+  std::string text;
+  event::AddrFilters filters;
+};
+
 struct PerfEvent : event::Event {
   Context* context = nullptr;  // of its task or CPU; null once its task has exited or it is closed
   RegisteredPmu* registration = nullptr;
@@ -23,6 +31,8 @@ struct PerfEvent : event::Event {
 
   std::shared_ptr<Buffer> buffer;  // its own, or another's (PERF_EVENT_IOC_SET_OUTPUT)
   uint32_t mmap_count = 0;         // mappings made through this event
+
+  std::unique_ptr<FilterText> filter_text;  // its inherited events use it, too
 
   std::vector<PerfEvent*> children;  // inherited from it, oldest first
   // What the children that are gone have counted.
