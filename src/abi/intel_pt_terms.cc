@@ -9,12 +9,7 @@
 namespace auxtrail::abi {
 namespace {
 
-struct Term {
-  std::string_view name;
-  uint64_t bits;  // adjacent
-};
-
-constexpr Term kTerms[] = {
+constexpr PtTerm kTerms[] = {
     {"pt", pt_config::kPt},
     {"cyc", pt_config::kCyc},
     {"pwr_evt", pt_config::kPwrEvt},
@@ -31,15 +26,7 @@ constexpr Term kTerms[] = {
     {"notnt", pt_config::kNoTnt},
 };
 
-const Term* find_term(std::string_view name) {
-  for (const Term& term : kTerms) {
-    if (term.name == name) return &term;
-  }
-  return nullptr;
-}
-
 uint32_t lowest_bit(uint64_t bits) { return static_cast<uint32_t>(std::countr_zero(bits)); }
-uint64_t largest_value(const Term& term) { return term.bits >> lowest_bit(term.bits); }
 
 // The largest of the offered values up to `target`, or the first above it. `values` is not 0.
 uint32_t pick_value(uint32_t values, uint32_t target) {
@@ -65,21 +52,21 @@ Result<uint64_t> term_value(std::string_view text, std::string_view digits) {
 Status apply_term(std::string_view text, PtTerms& to) {
   const size_t equals = text.find('=');
   const std::string_view name = text.substr(0, equals);
-  const Term* const term = find_term(name);
+  const PtTerm* const term = find_pt_term(name);
   if (term == nullptr) {
     std::string names;
-    for (const Term& known : kTerms) names += fmt::format(" {}", known.name);
+    for (const PtTerm& known : kTerms) names += fmt::format(" {}", known.name);
     return fail(bad_term(text, fmt::format("no term '{}'", name), "the terms are:" + names));
   }
   uint64_t value = 1;
   if (equals != std::string_view::npos) {
     AUXTRAIL_ASSIGN(value, term_value(text, text.substr(equals + 1)));
   }
-  if (value > largest_value(*term)) {
+  if (value > term->largest()) {
     return fail(
-        bad_term(text, fmt::format("the largest value of {} is {}", name, largest_value(*term))));
+        bad_term(text, fmt::format("the largest value of {} is {}", name, term->largest())));
   }
-  to.config = (to.config & ~term->bits) | (value << lowest_bit(term->bits));
+  to.config = (to.config & ~term->bits) | (value << term->shift());
   to.user_bits |= term->bits;
   return {};
 }
@@ -100,10 +87,19 @@ Status refuse(std::string_view term, std::string_view why, std::string fix = "")
 
 }  // namespace
 
+std::span<const PtTerm> pt_terms() { return kTerms; }
+
+const PtTerm* find_pt_term(std::string_view name) {
+  for (const PtTerm& term : kTerms) {
+    if (term.name == name) return &term;
+  }
+  return nullptr;
+}
+
 std::string pt_term_format(std::string_view name) {
-  const Term* const term = find_term(name);
+  const PtTerm* const term = find_pt_term(name);
   if (term == nullptr) return {};
-  const uint32_t first = lowest_bit(term->bits);
+  const uint32_t first = term->shift();
   const auto last = static_cast<uint32_t>(std::bit_width(term->bits)) - 1;
   return first == last ? fmt::format("config:{}", first) : fmt::format("config:{}-{}", first, last);
 }
@@ -139,12 +135,12 @@ uint64_t pt_config_for_sampling(const PtTerms& terms) {
 
 std::string pt_terms_text(uint64_t config) {
   std::string text;
-  for (const Term& term : kTerms) {
-    const uint64_t value = (config & term.bits) >> lowest_bit(term.bits);
+  for (const PtTerm& term : kTerms) {
+    const uint64_t value = (config & term.bits) >> term.shift();
     if (value == 0) continue;
     if (!text.empty()) text += ',';
     text += term.name;
-    if (largest_value(term) > 1) text += fmt::format("={}", value);
+    if (term.largest() > 1) text += fmt::format("={}", value);
   }
   return text;
 }

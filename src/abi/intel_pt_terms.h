@@ -6,7 +6,9 @@
 // bits the caller named is kept, for perf changes defaults later but never what its user wrote.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,21 @@
 #include "base/result.h"
 
 namespace auxtrail::abi {
+
+struct PtTerm {
+  std::string_view name;
+  uint64_t bits;  // of attr.config, adjacent
+
+  [[nodiscard]] constexpr uint32_t shift() const {
+    return static_cast<uint32_t>(std::countr_zero(bits));
+  }
+  [[nodiscard]] constexpr uint64_t largest() const { return bits >> shift(); }
+};
+
+// All terms, in the order of their bits; those of one bit first.
+[[nodiscard]] std::span<const PtTerm> pt_terms();
+// Null for no such term.
+[[nodiscard]] const PtTerm* find_pt_term(std::string_view name);
 
 struct PtTerms {
   uint64_t config = 0;

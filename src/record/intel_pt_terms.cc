@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string_view>
 
+#include "abi/intel_pt_terms.h"
 #include "record/event_number.h"
 
 namespace auxtrail::record {
@@ -16,30 +16,28 @@ enum class Rule : uint8_t {
   kFree,
 };
 
-// One field of attr.config.
-struct Field {
-  std::string_view name;
-  unsigned shift;
-  unsigned bits;
+// What the software trace unit says to one of the terms (abi/intel_pt_terms.h).
+struct Answer {
+  std::string_view term;
   Rule rule;
   const char* why;
 };
 
-constexpr Field kFields[] = {
-    {"pt", 0, 1, Rule::kAlways, "there is no other trace"},
-    {"cyc", 1, 1, Rule::kNever, "it has no cycle counter: no CYC packets"},
-    {"pwr_evt", 4, 1, Rule::kNever, "it sees no power events"},
-    {"fup_on_ptw", 5, 1, Rule::kNever, "it does not trace PTWRITE"},
-    {"mtc", 9, 1, Rule::kNever, "it writes TSC packets, and no MTC packets between them"},
-    {"tsc", 10, 1, Rule::kAlways, "it always writes TSC packets"},
-    {"noretcomp", 11, 1, Rule::kFree, ""},
-    {"ptw", 12, 1, Rule::kNever, "it does not trace PTWRITE"},
-    {"branch", 13, 1, Rule::kAlways, "branches are what it traces"},
-    {"mtc_period", 14, 4, Rule::kNever, "it writes no MTC packets"},
-    {"cyc_thresh", 19, 4, Rule::kNever, "it writes no CYC packets"},
-    {"psb_period", kIntelPtPsbPeriodShift, 4, Rule::kFree, ""},
-    {"event", 31, 1, Rule::kNever, "it does not trace events"},
-    {"notnt", 55, 1, Rule::kNever, "conditional branches are always traced"},
+constexpr Answer kAnswers[] = {
+    {"pt", Rule::kAlways, "there is no other trace"},
+    {"cyc", Rule::kNever, "it has no cycle counter: no CYC packets"},
+    {"pwr_evt", Rule::kNever, "it sees no power events"},
+    {"fup_on_ptw", Rule::kNever, "it does not trace PTWRITE"},
+    {"mtc", Rule::kNever, "it writes TSC packets, and no MTC packets between them"},
+    {"tsc", Rule::kAlways, "it always writes TSC packets"},
+    {"noretcomp", Rule::kFree, ""},
+    {"ptw", Rule::kNever, "it does not trace PTWRITE"},
+    {"branch", Rule::kAlways, "branches are what it traces"},
+    {"mtc_period", Rule::kNever, "it writes no MTC packets"},
+    {"cyc_thresh", Rule::kNever, "it writes no CYC packets"},
+    {"psb_period", Rule::kFree, ""},
+    {"event", Rule::kNever, "it does not trace events"},
+    {"notnt", Rule::kNever, "conditional branches are always traced"},
 };
 
 // Terms of perf that have no meaning for the AUX event of a recording of ours.
@@ -61,27 +59,23 @@ tl::unexpected<Error> bad(const EventText& event, std::string why, std::string f
       {"set up the trace unit", fmt::format("-e {}", event.text), std::move(why), std::move(fix)});
 }
 
-std::string field_names() {
+std::string term_names() {
   std::string names;
-  for (const Field& field : kFields) names += fmt::format("{}, ", field.name);
+  for (const abi::PtTerm& term : abi::pt_terms()) names += fmt::format("{}, ", term.name);
   return names + "config, name";
 }
 
-uint64_t mask(const Field& field) { return ((uint64_t{1} << field.bits) - 1) << field.shift; }
-
 Status check(const EventText& event, uint64_t config) {
-  uint64_t known = 0;
-  for (const Field& field : kFields) {
-    known |= mask(field);
-    const bool on = (config & mask(field)) != 0;
-    if ((field.rule == Rule::kAlways && !on) || (field.rule == Rule::kNever && on)) {
+  for (const Answer& answer : kAnswers) {
+    const bool on = (config & abi::find_pt_term(answer.term)->bits) != 0;
+    if ((answer.rule == Rule::kAlways && !on) || (answer.rule == Rule::kNever && on)) {
       return bad(event,
-                 fmt::format("the software trace unit can't do {}{}: {}", field.name,
-                             on ? "" : "=0", field.why),
-                 fmt::format("leave {} out", field.name));
+                 fmt::format("the software trace unit can't do {}{}: {}", answer.term,
+                             on ? "" : "=0", answer.why),
+                 fmt::format("leave {} out", answer.term));
     }
   }
-  if ((config & ~known) == 0) return {};
+  if ((config & ~abi::pt_config::kAll) == 0) return {};
   return bad(event, fmt::format("config {:#x} has bits without a meaning", config),
              "use the terms' names");
 }
@@ -93,25 +87,24 @@ Status apply(const EventText& event, const EventTerm& term, uint64_t& config) {
     config = *value;
     return {};
   }
-  const auto* field = std::find_if(std::begin(kFields), std::end(kFields),
-                                   [&](const Field& known) { return known.name == term.name; });
-  if (field == std::end(kFields)) {
-    return bad(event, fmt::format("no term \"{}\"", term.name), "the terms are " + field_names());
+  const abi::PtTerm* const known = abi::find_pt_term(term.name);
+  if (known == nullptr) {
+    return bad(event, fmt::format("no term \"{}\"", term.name), "the terms are " + term_names());
   }
-  if (*value >= uint64_t{1} << field->bits) {
-    return bad(
-        event,
-        fmt::format("{}={} is too big: at most {}", term.name, *value, (1U << field->bits) - 1),
-        "");
+  if (*value > known->largest()) {
+    return bad(event,
+               fmt::format("{}={} is too big: at most {}", term.name, *value, known->largest()),
+               "");
   }
-  config = (config & ~mask(*field)) | *value << field->shift;
+  config = (config & ~known->bits) | *value << known->shift();
   return {};
 }
 
 }  // namespace
 
 Result<IntelPtTerms> read_intel_pt_terms(const EventText& event, uint64_t default_psb_period) {
-  IntelPtTerms result{kIntelPtConfig | default_psb_period << kIntelPtPsbPeriodShift, event.text};
+  IntelPtTerms result{kIntelPtConfig | default_psb_period << abi::pt_config::kPsbPeriodShift,
+                      event.text};
   for (const EventTerm& term : event.terms) {
     for (const Refused& refused : kRefused) {
       if (refused.name == term.name) return bad(event, refused.why, refused.fix);

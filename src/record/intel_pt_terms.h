@@ -10,18 +10,15 @@
 #include <span>
 #include <string>
 
+#include "abi/intel_pt.h"
 #include "base/result.h"
 #include "record/event_text.h"
 
 namespace auxtrail::record {
 
-inline constexpr uint64_t kIntelPtPt = 0x1;
-inline constexpr uint64_t kIntelPtTsc = 0x400;
-inline constexpr uint64_t kIntelPtNoRetComp = 0x800;
-inline constexpr uint64_t kIntelPtBranch = 0x2000;
-inline constexpr unsigned kIntelPtPsbPeriodShift = 24;
 // What is always on.
-inline constexpr uint64_t kIntelPtConfig = kIntelPtPt | kIntelPtTsc | kIntelPtBranch;
+inline constexpr uint64_t kIntelPtConfig =
+    abi::pt_config::kPt | abi::pt_config::kTsc | abi::pt_config::kBranch;
 // perf's psb_period where nobody gives one: for AUX samples the shortest, so that even a small one
 // holds a PSB; else one each 16 KiB.
 inline constexpr uint64_t kSamplePsbPeriod = 0;
@@ -37,7 +34,7 @@ Result<IntelPtTerms> read_intel_pt_terms(const EventText& event, uint64_t defaul
 
 // Bytes of trace between two PSB packets, as the config asks.
 constexpr uint64_t psb_period_bytes(uint64_t config) {
-  return uint64_t{2048} << ((config >> kIntelPtPsbPeriodShift) & 0xf);
+  return uint64_t{2048} << ((config >> abi::pt_config::kPsbPeriodShift) & 0xf);
 }
 
 }  // namespace auxtrail::record
