@@ -17,13 +17,14 @@ namespace auxtrail::event {
 
 // Calls put(uint64_t) for each word: read_bytes() / 8 of them. With PERF_FORMAT_GROUP those of the
 // whole group, the leader's first, in the order the siblings joined. The counts are as they stand:
-// whoever wants the newest has the PMU read them before.
+// whoever wants the newest has the PMU read them before. The times are those of `timed`: in samples
+// the event's own, in read(2) of a group the leader's.
 template <class Put>
-void for_each_read_word(const Event& event, Put&& put) {
+void for_each_read_word(const Event& event, const Event& timed, Put&& put) {
   const uint64_t format = event.attr.read_format;
   const auto put_times = [&] {
-    if ((format & PERF_FORMAT_TOTAL_TIME_ENABLED) != 0) put(event.time_enabled);
-    if ((format & PERF_FORMAT_TOTAL_TIME_RUNNING) != 0) put(event.time_running);
+    if ((format & PERF_FORMAT_TOTAL_TIME_ENABLED) != 0) put(timed.time_enabled);
+    if ((format & PERF_FORMAT_TOTAL_TIME_RUNNING) != 0) put(timed.time_running);
   };
   const auto put_rest = [&](const Event& member) {
     if ((format & PERF_FORMAT_ID) != 0) put(primary_event_id(member));
@@ -46,6 +47,11 @@ void for_each_read_word(const Event& event, Put&& put) {
   for (const Event* member = leader.siblings; member != nullptr; member = member->next_sibling) {
     put_member(*member);
   }
+}
+
+template <class Put>
+void for_each_read_word(const Event& event, Put&& put) {
+  for_each_read_word(event, event, put);
 }
 
 }  // namespace auxtrail::event

@@ -68,14 +68,15 @@ long Kernel::read(Tid caller, int fd, void* to, uint64_t size_bytes) {
     update(member);
     totals.push_back(std::make_unique<Totals>(member));
   };
-  if ((event.attr.read_format & PERF_FORMAT_GROUP) != 0) {
+  const bool is_group = (event.attr.read_format & PERF_FORMAT_GROUP) != 0;
+  if (is_group) {
     add(leader);
     for_each_sibling(leader, add);
   } else {
     add(event);
   }
   auto* words = static_cast<std::byte*>(to);
-  event::for_each_read_word(event, [&words](uint64_t word) {
+  event::for_each_read_word(event, is_group ? leader : event, [&words](uint64_t word) {
     std::memcpy(words, &word, sizeof word);
     words += sizeof word;
   });

@@ -237,6 +237,30 @@ TEST_F(RingTest, ReadingGroups) {
   EXPECT_EQ(words[1], 1100U);
 }
 
+TEST_F(RingTest, TheTimesOfAGroupAreItsLeaders) {
+  perf_event_attr attr = small();
+  attr.disabled = 1;
+  const int leader = opened(attr);
+  attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+  const int alone = opened(attr, leader);
+  attr.read_format |= PERF_FORMAT_GROUP;
+  const int sibling = opened(attr, leader);
+  enable(alone);
+  kernel.advance(10);  // the leader is off: nobody is enabled
+  enable(leader);
+  kernel.advance(1000);
+  enable(sibling);
+  kernel.advance(500);
+  uint64_t words[6] = {};
+  ASSERT_EQ(kernel.read(tid, sibling, words, sizeof words), 48);
+  EXPECT_EQ(words[1], 1500U);
+  EXPECT_EQ(words[2], 1500U);
+  EXPECT_EQ(event(sibling).time_enabled, 500U) << "its own, which samples carry";
+  ASSERT_EQ(kernel.read(tid, alone, words, sizeof words), 24);
+  EXPECT_EQ(words[1], 1500U);
+  EXPECT_EQ(words[2], 1500U);
+}
+
 TEST_F(RingTest, Redirection) {
   const int owner = opened(small());
   const int other = opened(small());

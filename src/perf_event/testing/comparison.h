@@ -34,7 +34,8 @@ inline perf_event_mmap_page* page(long address) {
   return reinterpret_cast<perf_event_mmap_page*>(address);
 }
 
-// The words of a read(2), but for the times. `ids` has the kernel's ids by ours.
+// The words of a read(2); of the times only whether there are any. `ids` has the kernel's ids by
+// ours.
 inline void compare_reading(const uint64_t* ours, const uint64_t* theirs, size_t words,
                             uint64_t format, const std::map<uint64_t, uint64_t>& ids,
                             const std::string& context) {
@@ -42,8 +43,11 @@ inline void compare_reading(const uint64_t* ours, const uint64_t* theirs, size_t
   // The number of events, or the count of the only one.
   ASSERT_EQ(ours[0], theirs[0]) << context;
   size_t word = 1;
-  word += has(PERF_FORMAT_TOTAL_TIME_ENABLED) ? 1 : 0;
-  word += has(PERF_FORMAT_TOTAL_TIME_RUNNING) ? 1 : 0;
+  for (const uint64_t time : {PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING}) {
+    if (!has(time)) continue;
+    ASSERT_EQ(ours[word] != 0, theirs[word] != 0) << "time of " << time << context;
+    ++word;
+  }
   while (word < words) {
     if (has(PERF_FORMAT_GROUP)) {
       ASSERT_EQ(ours[word], theirs[word]) << "count" << context;

@@ -49,6 +49,7 @@ class Program {
     stray_traps = 0;
     for (int step = 0; step < steps && !::testing::Test::HasFatalFailure(); ++step) {
       log_.str("");
+      played_.kernel.advance(1000);  // time passes between calls
       make_step();
       if (stray_traps != 0) return;
       ++calls_;
