@@ -48,4 +48,16 @@ DecodeSummary& DecodeSummary::operator+=(const DecodeSummary& other) {
   return *this;
 }
 
+DecodeSummary& DecodeSummary::operator-=(const DecodeSummary& other) {
+  bytes -= other.bytes;
+  instructions -= other.instructions;
+  blocks -= other.blocks;
+  branches -= other.branches;
+  not_taken -= other.not_taken;
+  gaps -= other.gaps;
+  overflows -= other.overflows;
+  for (size_t i = 0; i < errors.size(); ++i) errors[i] -= other.errors[i];
+  return *this;
+}
+
 }  // namespace auxtrail::decode

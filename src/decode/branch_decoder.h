@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "decode/branch.h"
 #include "image/code_map.h"
@@ -87,6 +88,8 @@ struct DecodeSummary {
 
   [[nodiscard]] uint64_t error_count() const;
   DecodeSummary& operator+=(const DecodeSummary& other);
+  // Takes away counters that were added before; first_ip and final_ip stay.
+  DecodeSummary& operator-=(const DecodeSummary& other);
 };
 
 // The trace's circumstances: which CPU's errata, which filter, which clocks. The defaults fit the
@@ -105,6 +108,52 @@ struct TraceConfig {
   uint32_t cpuid_0x15_ebx = 0;
 };
 
+// The code of a long trace, which changes while it runs: libraries come and go, programs are
+// executed.
+class CodeTimeline {
+ public:
+  // Times are in ns. A map is valid until its `until_ns` is reached and stays alive until the next
+  // call.
+  struct View {
+    const image::CodeMap* code = nullptr;
+    uint64_t until_ns = 0;
+  };
+  virtual ~CodeTimeline() = default;
+  virtual View at(uint64_t time_ns) = 0;
+};
+
+// From the trace's TSC to ns, as perf's AUXTRACE_INFO has it: zero + (tsc * mult >> shift).
+struct TscToNs {
+  uint64_t shift = 0;
+  uint64_t mult = 1;
+  uint64_t zero = 0;
+  [[nodiscard]] uint64_t ns(uint64_t tsc) const {
+    const uint64_t mask = (uint64_t{1} << shift) - 1;
+    return zero + (tsc >> shift) * mult + (((tsc & mask) * mult) >> shift);
+  }
+};
+
+struct StreamOptions {
+  TscToNs clock;
+  // Where the trace begins in time, for the code before the first TSC packet.
+  uint64_t start_ns = 0;
+  // So much of the trace is held in memory, or three PSB periods if that is more.
+  size_t window_bytes = size_t{1} << 20;
+};
+
+// A long trace, decoded piece by piece in constant memory: the same flow as decode() gives.
+class TraceStream {
+ public:
+  virtual ~TraceStream() = default;
+  // Decodes on until the trace's time passes `until_ns`, or only a little if it has none. False
+  // when the trace is at its end.
+  virtual bool run(uint64_t until_ns) = 0;
+  // Of the flow's newest piece; start_ns as long as no TSC packet was met.
+  [[nodiscard]] virtual uint64_t time_ns() const = 0;
+  // The counters so far, complete at the end.
+  [[nodiscard]] virtual DecodeSummary summary() const = 0;
+};
+
 // One thread at a time. Code images are cached by CodeMap::id, so one decoder should serve all
 // samples.
 class BranchDecoder {
@@ -115,6 +164,11 @@ class BranchDecoder {
   // are of this call alone.
   virtual DecodeSummary decode(const image::CodeMap& code, std::span<const std::byte> trace,
                                FlowConsumer& consumer) = 0;
+  // The same for a trace in pieces that follow each other without a gap. The pieces' bytes, `code`
+  // and `consumer` must outlive the stream, and the stream must not outlive the decoder.
+  virtual std::unique_ptr<TraceStream> open(std::vector<std::span<const std::byte>> pieces,
+                                            CodeTimeline& code, FlowConsumer& consumer,
+                                            const StreamOptions& options) = 0;
 };
 
 }  // namespace auxtrail::decode

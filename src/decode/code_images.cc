@@ -49,15 +49,15 @@ CodeImages::CodeImages() : sections_(pt_iscache_alloc("auxtrail"), &pt_iscache_f
   (void)pt_iscache_set_limit(sections_.get(), kCacheLimitBytes);
 }
 
-CodeImages::Image& CodeImages::get(const image::CodeMap& code) {
+std::shared_ptr<CodeImages::Image> CodeImages::get(const image::CodeMap& code) {
   if (images_.size() >= kMaxImages) images_.clear();
   auto& image = images_[code.id];
   if (!image || code.id == 0) image = build(code);
-  return *image;
+  return image;
 }
 
-std::unique_ptr<CodeImages::Image> CodeImages::build(const image::CodeMap& code) {
-  auto built = std::make_unique<Image>();
+std::shared_ptr<CodeImages::Image> CodeImages::build(const image::CodeMap& code) {
+  auto built = std::make_shared<Image>();
   built->image.reset(pt_image_alloc(nullptr));
   if (!built->image) throw std::bad_alloc();
   for (const auto& section : code.sections) {

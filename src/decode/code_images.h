@@ -28,8 +28,8 @@ class CodeImages {
 
   CodeImages();
 
-  // The image of `code`, built or remembered by its id. Valid until the next call.
-  Image& get(const image::CodeMap& code);
+  // The image of `code`, built or remembered by its id.
+  std::shared_ptr<Image> get(const image::CodeMap& code);
 
   // The branch that ends `block`, or nothing if the block ends for another reason.
   const std::optional<BranchInsn>& block_end(Image& image, const pt_block& block);
@@ -40,12 +40,12 @@ class CodeImages {
   static constexpr size_t kMaxImages = 512;
 
   int section_id(const image::CodeSection& section);
-  std::unique_ptr<Image> build(const image::CodeMap& code);
+  std::shared_ptr<Image> build(const image::CodeMap& code);
   std::optional<BranchInsn> classify(const pt_block& block);
 
   std::unique_ptr<pt_image_section_cache, decltype(&pt_iscache_free)> sections_;
   std::map<SectionKey, int> section_ids_;
-  std::unordered_map<uint64_t, std::unique_ptr<Image>> images_;
+  std::unordered_map<uint64_t, std::shared_ptr<Image>> images_;
 };
 
 }  // namespace auxtrail::decode

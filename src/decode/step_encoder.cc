@@ -53,7 +53,8 @@ Truth truth_of(const Steps& steps, size_t first, size_t last) {
 }
 
 std::vector<std::byte> StepEncoder::encode(const Steps& steps, size_t first, size_t last) {
-  trace_.assign(64 + (last - first) * 10, std::byte{});
+  const size_t psbs = options_.psb_every == 0 ? 0 : (last - first) / options_.psb_every;
+  trace_.assign(64 + (last - first) * 10 + psbs * 64, std::byte{});
   pt_config config;
   pt_config_init(&config);
   config.begin = reinterpret_cast<uint8_t*>(trace_.data());
@@ -62,6 +63,9 @@ std::vector<std::byte> StepEncoder::encode(const Steps& steps, size_t first, siz
   calls_.clear();
   header(steps.ips[first]);
   for (size_t i = first; i < last; ++i) {
+    if (options_.psb_every != 0 && i > first && (i - first) % options_.psb_every == 0) {
+      psb_plus(steps.ips[i]);
+    }
     step(steps.ips[i], steps.insns.at(steps.ips[i]), steps.ips[i + 1]);
   }
   flush();
@@ -81,7 +85,7 @@ void StepEncoder::header(uint64_t ip) {
   last_ip_ = 0;
   put_plain(ppt_psb);
   packet.type = ppt_tsc;
-  packet.payload.tsc.tsc = 0x123456789a;
+  packet.payload.tsc.tsc = tsc_;
   put(packet);
   packet = {};
   packet.type = ppt_mode;
@@ -96,6 +100,25 @@ void StepEncoder::header(uint64_t ip) {
     put(packet);
     put_ip(ppt_tip_pge, ip);
   }
+}
+
+// Tracing is on and goes on; a PSB makes the processor forget its calls.
+void StepEncoder::psb_plus(uint64_t ip) {
+  flush();
+  calls_.clear();
+  last_ip_ = 0;
+  put_plain(ppt_psb);
+  pt_packet packet{};
+  packet.type = ppt_tsc;
+  packet.payload.tsc.tsc = ++tsc_;
+  put(packet);
+  packet = {};
+  packet.type = ppt_mode;
+  packet.payload.mode.leaf = pt_mol_exec;
+  packet.payload.mode.bits.exec = pt_set_exec_mode(ptem_64bit);
+  put(packet);
+  put_ip(ppt_fup, ip);
+  put_plain(ppt_psbend);
 }
 
 void StepEncoder::step(uint64_t ip, const StepInsn& insn, uint64_t next_ip) {

@@ -18,6 +18,7 @@ struct EncodeOptions {
   bool compress_returns = false;
   bool long_tnt = false;      // TNT packets of up to 47 bits
   bool start_in_psb = false;  // start by a FUP in PSB+ instead of TIP.PGE
+  size_t psb_every = 0;       // steps between PSB+ in the middle of the flow; 0: none
   uint32_t seed = 1;          // which of the valid IP compressions are used
 };
 
@@ -38,6 +39,7 @@ class StepEncoder {
 
  private:
   void header(uint64_t ip);
+  void psb_plus(uint64_t ip);
   void step(uint64_t ip, const StepInsn& insn, uint64_t next_ip);
   void step_return(uint64_t next_ip);
   void bit(bool taken);
@@ -53,6 +55,7 @@ class StepEncoder {
   uint64_t last_ip_ = 0;
   uint64_t tnt_ = 0;
   uint8_t tnt_bits_ = 0;
+  uint64_t tsc_ = 0x123456789a;
   std::deque<uint64_t> calls_;
 };
 

@@ -383,4 +383,13 @@ void PacketReader::seek(size_t offset) {
   block_item_bytes_ = 0;
 }
 
+std::optional<uint64_t> first_tsc(std::span<const std::byte> trace) {
+  PacketReader reader(trace);
+  Packet packet;
+  while (reader.next(packet) == ReadStatus::kPacket) {
+    if (packet.kind == PacketKind::kTsc) return packet.payload;
+  }
+  return std::nullopt;
+}
+
 }  // namespace auxtrail::pt

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -51,5 +52,9 @@ class PacketReader {
   // Inside BBP..BEP the bytes of BIP packets look like TNT or others; the bits hold the item size.
   uint8_t block_item_bytes_ = 0;
 };
+
+// The payload of the first TSC packet of a trace that begins with a packet; nothing if there is none
+// before the end or the first bytes that are no packet.
+std::optional<uint64_t> first_tsc(std::span<const std::byte> trace);
 
 }  // namespace auxtrail::pt
