@@ -27,17 +27,19 @@ void load_mapping(perfdata::Reader& reader, const perfdata::DataRecord& record,
 }
 
 void load_comm(perfdata::Reader& reader, const perfdata::DataRecord& record,
-               image::AddressSpaces& spaces) {
+               image::AddressSpaces& spaces, std::map<int32_t, int32_t>& pids) {
   abi::CommRecord comm;
   if (!reader.parse(record, comm)) return;
+  pids[static_cast<int32_t>(comm.tid)] = static_cast<int32_t>(comm.pid);
   spaces.add_comm(static_cast<int32_t>(comm.pid), static_cast<int32_t>(comm.tid), record.time_ns,
                   comm.name, comm.exec);
 }
 
 void load_task(perfdata::Reader& reader, const perfdata::DataRecord& record,
-               image::AddressSpaces& spaces) {
+               image::AddressSpaces& spaces, std::map<int32_t, int32_t>& pids) {
   abi::TaskRecord task;
   if (!reader.parse(record, task)) return;
+  pids[static_cast<int32_t>(task.tid)] = static_cast<int32_t>(task.pid);
   if (record.record.type == PERF_RECORD_FORK) {
     spaces.add_fork(static_cast<int32_t>(task.pid), static_cast<int32_t>(task.tid),
                     static_cast<int32_t>(task.parent_pid), static_cast<int32_t>(task.parent_tid),
@@ -73,23 +75,63 @@ void Recording::load_side_band() {
     dsos_->set_build_id(known.path, to_build_id(known.id));
   }
   reader_.for_each([this](const perfdata::DataRecord& record) {
-    switch (record.record.type) {
-      case PERF_RECORD_MMAP:
-      case PERF_RECORD_MMAP2:
-        load_mapping(reader_, record, *spaces_);
-        break;
-      case PERF_RECORD_COMM:
-        load_comm(reader_, record, *spaces_);
-        break;
-      case PERF_RECORD_FORK:
-      case PERF_RECORD_EXIT:
-        load_task(reader_, record, *spaces_);
-        break;
-      default:
-        break;
-    }
+    load_record(record);
     return true;
   });
+  for (auto& [cpu, switches] : switches_) {
+    std::stable_sort(switches.begin(), switches.end(),
+                     [](const CpuSwitch& a, const CpuSwitch& b) { return a.time_ns < b.time_ns; });
+  }
+}
+
+void Recording::load_record(const perfdata::DataRecord& record) {
+  switch (record.record.type) {
+    case PERF_RECORD_MMAP:
+    case PERF_RECORD_MMAP2:
+      return load_mapping(reader_, record, *spaces_);
+    case PERF_RECORD_COMM:
+      return load_comm(reader_, record, *spaces_, pids_);
+    case PERF_RECORD_FORK:
+    case PERF_RECORD_EXIT:
+      return load_task(reader_, record, *spaces_, pids_);
+    case PERF_RECORD_ITRACE_START:
+      return load_start(record);
+    case PERF_RECORD_SWITCH:
+    case PERF_RECORD_SWITCH_CPU_WIDE:
+      return load_switch(record);
+    default:
+      return;
+  }
+}
+
+void Recording::load_start(const perfdata::DataRecord& record) {
+  abi::ItraceStartRecord start;
+  if (!reader_.parse(record, start)) return;
+  const auto pid = static_cast<int32_t>(start.pid);
+  const auto tid = static_cast<int32_t>(start.tid);
+  pids_[tid] = pid;
+  if (start.id.has(PERF_SAMPLE_CPU)) {
+    switches_[static_cast<int32_t>(start.id.cpu)].push_back({record.time_ns, pid, tid});
+  }
+}
+
+void Recording::load_switch(const perfdata::DataRecord& record) {
+  abi::SwitchRecord change;
+  if (!reader_.parse(record, change) || change.out || !change.id.has(PERF_SAMPLE_CPU)) return;
+  const auto pid = static_cast<int32_t>(change.id.pid);
+  const auto tid = static_cast<int32_t>(change.id.tid);
+  switches_[static_cast<int32_t>(change.id.cpu)].push_back({record.time_ns, pid, tid});
+}
+
+int32_t Recording::pid_of(int32_t tid) const {
+  const auto found = pids_.find(tid);
+  return found == pids_.end() ? tid : found->second;
+}
+
+const std::vector<CpuSwitch>& Recording::switches(int32_t cpu) const {
+  static const std::vector<CpuSwitch> kNone;
+  const auto found = switches_.find(cpu);
+  return found == switches_.end() ? kNone : found->second;
 }
 
 bool Recording::by_software_unit() const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,13 @@ namespace auxtrail::analysis {
 
 // The pid under which perf's files keep the kernel's mappings.
 inline constexpr int32_t kKernelPid = -1;
+
+// From this time on the thread ran on the CPU.
+struct CpuSwitch {
+  uint64_t time_ns = 0;
+  int32_t pid = -1;
+  int32_t tid = -1;
+};
 
 // Not thread-safe.
 class Recording {
@@ -46,17 +54,27 @@ class Recording {
   // nothing if it was the software trace unit.
   [[nodiscard]] decode::TraceConfig trace_config();
 
+  // The process of a thread, as far as the side-band tells; else the thread's own number.
+  [[nodiscard]] int32_t pid_of(int32_t tid) const;
+  // Which threads ran on a CPU, by time (SWITCH, SWITCH_CPU_WIDE and ITRACE_START records).
+  [[nodiscard]] const std::vector<CpuSwitch>& switches(int32_t cpu) const;
+
   // A name for people: the thread's, or ":TID" if no COMM told it, as perf has it.
   [[nodiscard]] std::string comm(uint32_t pid, uint32_t tid, uint64_t time_ns);
 
  private:
   Recording(perfdata::Reader reader, image::DsoOptions options);
   void load_side_band();
+  void load_record(const perfdata::DataRecord& record);
+  void load_start(const perfdata::DataRecord& record);
+  void load_switch(const perfdata::DataRecord& record);
 
   perfdata::Reader reader_;
   std::unique_ptr<image::DsoTable> dsos_;
   std::unique_ptr<image::AddressSpaces> spaces_;
   std::unique_ptr<image::Symbolizer> symbolizer_;
+  std::map<int32_t, int32_t> pids_;  // by tid
+  std::map<int32_t, std::vector<CpuSwitch>> switches_;
 };
 
 }  // namespace auxtrail::analysis

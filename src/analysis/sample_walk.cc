@@ -35,17 +35,28 @@ SampleWalk::SampleWalk(Recording& recording, WalkOptions options)
 SampleWalk::~SampleWalk() = default;
 
 void SampleWalk::run(const SampleVisitor& visitor) {
-  statistics_ = {};
-  recording_.reader().for_each_ordered(
-      [&](const perfdata::DataRecord& record) { return visit_record(record, visitor); });
-  if (options_.progress) options_.progress(1.0);
+  TraceVisitor nobody;
+  run(visitor, nobody);
 }
 
-bool SampleWalk::visit_record(const perfdata::DataRecord& record, const SampleVisitor& visitor) {
-  if (record.record.type == abi::kRecordAuxtrace) {
-    statistics_.full_trace_bytes += record.payload.size();
+void SampleWalk::run(const SampleVisitor& visitor, TraceVisitor& trace_visitor) {
+  statistics_ = {};
+  std::optional<FullTrace> trace;
+  if (decoder_) trace.emplace(recording_, *decoder_);
+  bool stopped = false;
+  recording_.reader().for_each_ordered([&](const perfdata::DataRecord& record) {
+    if (record.record.type != PERF_RECORD_SAMPLE) return true;
+    if (trace && record.time_ns != 0) trace->advance(record.time_ns, trace_visitor);
+    stopped = !trace_visitor.wants_more() || !visit_sample(record, visitor);
+    return !stopped;
+  });
+  if (trace) {
+    if (!stopped) trace->finish(trace_visitor);
+    statistics_.queues = trace->queues();
+    statistics_.traced_queues = trace->queue_count();
+    statistics_.traced = trace->decoded();
   }
-  return record.record.type != PERF_RECORD_SAMPLE || visit_sample(record, visitor);
+  if (options_.progress) options_.progress(1.0);
 }
 
 bool SampleWalk::visit_sample(const perfdata::DataRecord& record, const SampleVisitor& visitor) {
@@ -105,13 +116,13 @@ std::vector<std::string> SampleWalk::messages() const {
     if (count != 0) lines.push_back(fmt::format("{} {}", count, text));
   };
   for (size_t cause = 0; cause < decode::kErrorCauseCount; ++cause) {
-    add(statistics_.decoded.errors[cause],
+    add(statistics_.decoded.errors[cause] + statistics_.traced.errors[cause],
         fmt::format("decode errors: {}", decode::name(static_cast<decode::ErrorCause>(cause))));
   }
-  add(statistics_.decoded.overflows, "overflows: the trace unit lost packets");
+  add(statistics_.decoded.overflows + statistics_.traced.overflows,
+      "overflows: the trace unit lost packets");
   add(statistics_.empty_aux, "samples came without the AUX bytes they should have");
-  add(statistics_.full_trace_bytes,
-      "bytes of full trace (AUXTRACE records) were not decoded: only AUX samples are");
+  add(statistics_.queues.lost_bytes, "bytes of trace lost between two AUXTRACE records");
   const auto& problems = recording_.dsos().problems();
   lines.insert(lines.end(), problems.begin(), problems.end());
   return lines;

@@ -1,10 +1,12 @@
 // SampleWalk: one pass over the samples of a recording, in order of time, each with the execution
-// history that its AUX bytes hold.
+// history that its AUX bytes hold; and between them, if the file holds full trace or snapshots, the
+// flow of all threads.
 //
 //   SampleWalk walk(recording, {.blocks = true});
 //   walk.run([&](const WalkedSample& sample) { ...; return true; });
 //
-// Memory is bounded: one sample's history is held at a time, whatever the size of the file. Odd
+// Memory is bounded: one sample's history is held at a time, and a window of trace per thread,
+// whatever the size of the file. Odd
 // data does not stop the walk; it is counted here, in the reader's statistics and in the DSO table.
 #pragma once
 
@@ -16,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analysis/full_trace.h"
 #include "analysis/recording.h"
 #include "decode/branch_decoder.h"
 #include "history/branch_history.h"
@@ -62,8 +65,10 @@ struct WalkStatistics {
   uint64_t unparsable_samples = 0;
   uint64_t samples_with_aux = 0;  // with at least one byte
   uint64_t empty_aux = 0;         // that should have AUX bytes and have none
-  uint64_t full_trace_bytes = 0;  // in AUXTRACE records, which are not decoded
   decode::DecodeSummary decoded;  // the sum over all samples
+  QueueStatistics queues;         // AUXTRACE records: full trace or snapshots
+  size_t traced_queues = 0;       // threads, or CPUs
+  decode::DecodeSummary traced;   // the sum over all of them
 };
 
 class SampleWalk {
@@ -71,15 +76,16 @@ class SampleWalk {
   explicit SampleWalk(Recording& recording, WalkOptions options = {});
   ~SampleWalk();
 
-  // May be called again: everything is counted afresh.
+  // May be called again: everything is counted afresh. Full trace is decoded with or without a
+  // visitor for it, unless decoding is off.
   void run(const SampleVisitor& visitor);
+  void run(const SampleVisitor& visitor, TraceVisitor& trace_visitor);
 
   [[nodiscard]] const WalkStatistics& statistics() const { return statistics_; }
   // One line per kind of loss or oddity: the file's, the decoder's and the missing files.
   [[nodiscard]] std::vector<std::string> messages() const;
 
  private:
-  bool visit_record(const perfdata::DataRecord& record, const SampleVisitor& visitor);
   bool visit_sample(const perfdata::DataRecord& record, const SampleVisitor& visitor);
   void decode(const abi::Sample& sample, const image::Layout& code);
   [[nodiscard]] uint64_t overflow_ip(const abi::Sample& sample) const;

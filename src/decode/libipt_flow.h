@@ -125,6 +125,9 @@ class LibiptFlow {
     return value;
   }
 
+  // The same at the last step, of a flow whose code changes.
+  [[nodiscard]] std::optional<uint64_t> now() const { return now_; }
+
   // The counters of all steps so far.
   [[nodiscard]] const DecodeSummary& summary() const { return summary_; }
 
@@ -148,6 +151,7 @@ class LibiptFlow {
   }
 
   bool end() {
+    if (code_.changes()) now_ = tsc();
     if (running_) {
       summary_.ends_open = true;
       summary_.final_ip = last_ip_;
@@ -163,8 +167,8 @@ class LibiptFlow {
   // The code as it was when the flow came here.
   void follow_time() {
     if (!code_.changes()) return;
-    const auto now = tsc();
-    const image::CodeMap* code = now ? code_.at(*now) : nullptr;
+    now_ = tsc();
+    const image::CodeMap* code = now_ ? code_.at(*now_) : nullptr;
     if (code != nullptr) show(*code);
   }
 
@@ -386,6 +390,7 @@ class LibiptFlow {
   DecodeSummary summary_;
   std::optional<Pending> pending_;
   std::optional<Gap> gap_;
+  std::optional<uint64_t> now_;
   uint64_t last_ip_ = 0;
   int status_ = 0;
   bool synced_ = false;

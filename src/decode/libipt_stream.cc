@@ -6,8 +6,8 @@
 namespace auxtrail::decode {
 namespace {
 
-// Blocks between two looks at the clock.
-constexpr unsigned kBlocksPerLook = 64;
+constexpr unsigned kBlocksPerLook = 64;  // at the clock
+constexpr unsigned kBlocksPerRun = 4096;
 constexpr size_t kPsbBytes = 16;
 
 // Whether a piece of trace that begins at a PSB holds a packet that leads the flow on.
@@ -103,11 +103,16 @@ bool LibiptStream::run(uint64_t until_ns) {
     if (!flow_ && !open_window()) return false;
     while (flow_->step()) {
       if (++blocks % kBlocksPerLook != 0) continue;
-      look_at_clock();
-      if (time_ns_ > until_ns || !flow_->tsc()) return true;
+      time_ns_ = time_ns();
+      if (time_ns_ > until_ns || blocks >= kBlocksPerRun) return true;
     }
     close_window();
   }
+}
+
+uint64_t LibiptStream::time_ns() const {
+  const auto now = flow_ ? flow_->now() : std::nullopt;
+  return now ? std::max(time_ns_, options_.clock.ns(*now)) : time_ns_;
 }
 
 DecodeSummary LibiptStream::summary() const {
@@ -186,13 +191,8 @@ bool LibiptStream::open_window() {
   return true;
 }
 
-void LibiptStream::look_at_clock() {
-  const auto tsc = flow_->tsc();
-  if (tsc) time_ns_ = std::max(time_ns_, options_.clock.ns(*tsc));
-}
-
 void LibiptStream::close_window() {
-  look_at_clock();
+  time_ns_ = time_ns();
   done_ = summary();
   flow_.reset();
   if (next_piece_ == pieces_.size()) {

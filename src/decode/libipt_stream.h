@@ -31,7 +31,7 @@ class LibiptStream : public TraceStream {
                const StreamOptions& options);
 
   bool run(uint64_t until_ns) override;
-  [[nodiscard]] uint64_t time_ns() const override { return time_ns_; }
+  [[nodiscard]] uint64_t time_ns() const override;
   [[nodiscard]] DecodeSummary summary() const override;
 
  private:
@@ -83,7 +83,6 @@ class LibiptStream : public TraceStream {
   void load(size_t bytes);
   bool open_window();
   void close_window();
-  void look_at_clock();
   void find_borders();
 
   pt_config config_;

@@ -157,6 +157,18 @@ std::shared_ptr<const Layout> AddressSpaces::replay(const Space& space, size_t f
   return layout;
 }
 
+uint64_t AddressSpaces::next_change_ns(int32_t pid, uint64_t time_ns) {
+  sort_events();
+  constexpr uint64_t kNever = ~uint64_t{0};
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end()) return kNever;
+  const auto& events = found->second.events;
+  const auto behind =
+      std::partition_point(events.begin(), events.end(),
+                           [time_ns](const Event& event) { return event.time_ns <= time_ns; });
+  return behind == events.end() ? kNever : behind->time_ns;
+}
+
 std::string_view AddressSpaces::comm(int32_t pid, int32_t tid, uint64_t time_ns) {
   sort_events();
   const std::string_view own = thread_name(tid, time_ns, 0);

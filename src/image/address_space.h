@@ -62,6 +62,9 @@ class AddressSpaces {
   // Cheap when asked in time order.
   std::shared_ptr<const Layout> layout(int32_t pid, uint64_t time_ns);
 
+  // When the mappings of `pid` may change next after `time_ns`; the end of time if never.
+  uint64_t next_change_ns(int32_t pid, uint64_t time_ns);
+
   // The thread's name at that time: its own last COMM, else the one its parent had at the fork,
   // else the process's; empty if unknown.
   std::string_view comm(int32_t pid, int32_t tid, uint64_t time_ns);

@@ -90,6 +90,16 @@ TEST_F(AddressSpacesTest, RenamingIsNoExec) {
   EXPECT_EQ(path_at(kPid, 0x1000, 6), "/a");
 }
 
+TEST_F(AddressSpacesTest, NextChange) {
+  spaces_.add_mapping(kPid, 20, 0x1000, 0x1000, 0, "/a");
+  spaces_.add_comm(kPid, kPid, 10, "exec", true);
+  spaces_.add_comm(kPid, kPid, 15, "name", false);
+  EXPECT_EQ(spaces_.next_change_ns(kPid, 0), 10U);
+  EXPECT_EQ(spaces_.next_change_ns(kPid, 10), 20U);
+  EXPECT_EQ(spaces_.next_change_ns(kPid, 20), ~uint64_t{0});
+  EXPECT_EQ(spaces_.next_change_ns(kPid + 1, 0), ~uint64_t{0});
+}
+
 TEST_F(AddressSpacesTest, ReusedPidStartsFromScratch) {
   spaces_.add_mapping(kChild, 1, 0x1000, 0x1000, 0, "/dead");
   spaces_.add_exit(kChild, kChild, 2);

@@ -2,13 +2,16 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 
 #include "abi/side_band_build.h"
 #include "perfdata/testing/synthetic.h"
+#include "pt/packet_reader.h"
 #include "pt/packet_writer.h"
 
 extern "C" {
@@ -146,6 +149,103 @@ std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, boo
         }
         if (!writer.append(out.bytes()) || !writer.finished_round()) std::abort();
       });
+}
+
+namespace {
+
+// Where the first packet at or behind `wanted` begins; `from` is where one does.
+size_t packet_border(std::span<const std::byte> trace, size_t from, size_t wanted) {
+  pt::PacketReader reader(trace);
+  reader.seek(from);
+  pt::Packet packet;
+  while (reader.offset() < wanted && reader.next(packet) == pt::ReadStatus::kPacket) {
+  }
+  return reader.offset();
+}
+
+}  // namespace
+
+std::vector<std::byte> thread_trace(const TracedThread& thread) {
+  constexpr size_t kMostPerRound = 128;
+  const TracedCode code = traced_code();
+  std::vector<std::byte> bytes(kMostPerRound * thread.rounds + 8);
+  pt::PacketWriter writer(reinterpret_cast<uint8_t*>(bytes.data()));
+  for (size_t round = 0; round < thread.rounds; ++round) {
+    if (round % thread.rounds_per_psb == 0) {
+      writer.begin(code.main, thread.start_ns + round * thread.step_ns);
+    } else {
+      writer.tip_pge(code.main);
+    }
+    for (int i = 1; i <= kRounds; ++i) {
+      writer.flush_tnt();
+      writer.tip(code.after);
+      writer.tnt(i < kRounds ? 1 : 0, 1);
+    }
+    writer.end(code.end);
+  }
+  bytes.resize((writer.size_bytes() + 7) / 8 * 8);
+  return bytes;
+}
+
+std::vector<TracedBuffer> full_trace(const TracedThread& thread, uint32_t index,
+                                     size_t buffer_bytes) {
+  const auto trace = thread_trace(thread);
+  std::vector<TracedBuffer> buffers;
+  for (size_t at = 0; at < trace.size();) {
+    const size_t end = packet_border(trace, at, at + buffer_bytes);
+    const auto part = std::span(trace).subspan(at, end - at);
+    buffers.push_back({{part.size(), at, thread.start_ns + at, index, thread.tid, ~uint32_t{0}},
+                       {part.begin(), part.end()}});
+    at = end;
+  }
+  return buffers;
+}
+
+std::vector<TracedBuffer> snapshots(const TracedThread& thread, uint32_t index, size_t area_bytes,
+                                    size_t every_bytes) {
+  const auto trace = thread_trace(thread);
+  std::vector<TracedBuffer> buffers;
+  for (size_t end = 0; end < trace.size();) {
+    end = packet_border(trace, end, end + every_bytes);
+    const size_t size = std::min(end, area_bytes);
+    const auto part = std::span(trace).subspan(end - size, size);
+    buffers.push_back({{size, end - size, thread.start_ns + end, index, thread.tid, ~uint32_t{0}},
+                       {part.begin(), part.end()}});
+  }
+  return buffers;
+}
+
+std::vector<std::byte> full_trace_file(const std::vector<TracedBuffer>& buffers,
+                                       const std::vector<TracedSample>& samples, bool snapshots) {
+  auto events = perfdata::testing::intel_pt_events();
+  events.back().attr.sample_type &= ~uint64_t{PERF_SAMPLE_AUX};
+  events.back().attr.aux_sample_size = 0;
+  return perfdata::testing::make_file(std::move(events), {}, [&](perfdata::Writer& writer) {
+    const auto format = abi::SampleFormat::from_attr(writer.events().front().attr);
+    ByteWriter out;
+    std::map<uint32_t, uint32_t> tids;  // by queue
+    for (const TracedBuffer& buffer : buffers) tids[buffer.record.index] = buffer.record.tid;
+    perfdata::IntelPtInfo info;
+    info.cap_user_time_zero = 1;
+    info.snapshot_mode = snapshots ? 1 : 0;
+    perfdata::append_intel_pt_info(out, info);
+    append_side_band(out, format, true);
+    for (const auto& [queue, tid] : tids) {
+      abi::TaskRecord fork;
+      fork.id = trailer();
+      fork.pid = fork.parent_pid = fork.parent_tid = kPid;
+      fork.tid = tid;
+      if (tid != kPid) abi::append_fork(out, format, fork);
+    }
+    for (const TracedSample& sample : samples) {
+      perfdata::testing::append_aux_sample(out, sample.ip, sample.time_ns, {}, sample.tid);
+    }
+    if (!writer.append(out.bytes())) std::abort();
+    for (const TracedBuffer& buffer : buffers) {
+      if (!writer.append_auxtrace(buffer.record, buffer.bytes)) std::abort();
+    }
+    if (!writer.finished_round()) std::abort();
+  });
 }
 
 }  // namespace auxtrail::analysis::testing

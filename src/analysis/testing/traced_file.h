@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "decode/branch.h"
+#include "perfdata/user_records.h"
 
 namespace auxtrail::analysis::testing {
 
@@ -48,5 +49,37 @@ std::vector<TracedSample> traced_samples(size_t count);
 // these samples. `version` is what the recording tool says of itself.
 std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, bool mapped = true,
                                    const std::string& version = "");
+
+// ---- full trace ----
+
+// One thread's trace: `rounds` runs of traced_main, one each `step_ns`, tracing off between them; a
+// PSB+ stands before each `rounds_per_psb`-th run.
+struct TracedThread {
+  uint32_t tid = 0;
+  uint64_t start_ns = 1'000'000'000;
+  uint64_t step_ns = 1000;
+  size_t rounds = 100;
+  size_t rounds_per_psb = 4;
+};
+std::vector<std::byte> thread_trace(const TracedThread& thread);
+
+// What AUXTRACE records a file holds.
+struct TracedBuffer {
+  perfdata::AuxtraceRecord record;
+  std::vector<std::byte> bytes;
+};
+// The thread's trace in records of at least `buffer_bytes`, in queue `index`. They end between packets, as
+// those of a trace unit do; Linux perf can't read others.
+std::vector<TracedBuffer> full_trace(const TracedThread& thread, uint32_t index,
+                                     size_t buffer_bytes);
+// Copies of the newest `area_bytes`, taken after each `every_bytes` or some more, and at the end.
+std::vector<TracedBuffer> snapshots(const TracedThread& thread, uint32_t index, size_t area_bytes,
+                                    size_t every_bytes);
+
+// The same file as traced_file(), with these records before the samples (which have no AUX bytes).
+// Threads that are not the first are told of by FORK.
+std::vector<std::byte> full_trace_file(const std::vector<TracedBuffer>& buffers,
+                                       const std::vector<TracedSample>& samples = {},
+                                       bool snapshots = false);
 
 }  // namespace auxtrail::analysis::testing
