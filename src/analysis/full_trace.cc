@@ -130,6 +130,15 @@ class FullTrace::Runner : public decode::CodeTimeline, public decode::FlowConsum
   decode::DecodeSummary done_;
 };
 
+bool has_full_trace(perfdata::Reader& reader) {
+  bool found = false;
+  reader.for_each_raw([&found](const perfdata::DataRecord& record) {
+    found = record.record.type == abi::kRecordAuxtrace && !record.payload.empty();
+    return !found;
+  });
+  return found;
+}
+
 FullTrace::FullTrace(Recording& recording, decode::BranchDecoder& decoder)
     : queues_(is_snapshot(recording.reader())) {
   recording.reader().for_each_raw([this](const perfdata::DataRecord& record) {

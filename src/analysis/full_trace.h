@@ -39,6 +39,9 @@ class TraceVisitor {
   [[nodiscard]] virtual bool wants_more() const { return true; }
 };
 
+// Whether the file holds trace outside of samples.
+bool has_full_trace(perfdata::Reader& reader);
+
 class FullTrace {
  public:
   // Looks for AUXTRACE records: one pass over the records, without their data.

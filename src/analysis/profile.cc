@@ -62,18 +62,42 @@ Profile::Profile(Recording& recording, std::vector<SortKey> keys)
       keys_(std::move(keys)),
       places_(recording.symbolizer(), {.dso = contains(keys_, SortKey::kDso),
                                        .function = contains(keys_, SortKey::kSymbol),
-                                       .line = contains(keys_, SortKey::kLine)}) {}
+                                       .line = contains(keys_, SortKey::kLine)}) {
+  trace_event_.name = "instructions:u";
+}
 
 bool Profile::has(SortKey key) const { return contains(keys_, key); }
 
-Profile::Owner Profile::owner_of(const WalkedSample& walked) const {
-  const abi::SampleId& id = walked.sample.id;
+Profile::Owner Profile::owner_of(const perfdata::Event& event, uint32_t pid, uint32_t tid,
+                                 uint64_t time_ns) const {
   Owner owner;
-  owner.event = &walked.event;
-  if (has(SortKey::kComm)) owner.comm = recording_.comm(id.pid, id.tid, walked.time_ns);
-  if (has(SortKey::kPid)) owner.pid = id.pid;
-  if (has(SortKey::kTid)) owner.tid = id.tid;
+  owner.event = &event;
+  if (has(SortKey::kComm)) owner.comm = recording_.comm(pid, tid, time_ns);
+  if (has(SortKey::kPid)) owner.pid = pid;
+  if (has(SortKey::kTid)) owner.tid = tid;
   return owner;
+}
+
+// A thread's name changes when its code does: by exec.
+Profile::OwnerCounts& Profile::trace_owner(const TracePosition& position) {
+  if (last_owner_ == nullptr || last_tid_ != position.tid || last_layout_ != position.code.id) {
+    last_owner_ = &owners_[owner_of(trace_event_, static_cast<uint32_t>(position.pid),
+                                    static_cast<uint32_t>(position.tid), position.time_ns)];
+    last_tid_ = position.tid;
+    last_layout_ = position.code.id;
+  }
+  return *last_owner_;
+}
+
+void Profile::on_branch(const TracePosition& position, const decode::Branch& branch) {
+  if (branch.is_marker()) return;
+  trace_owner(position).by_place[places_.at(position.code, branch.from)].branches += 1;
+}
+
+void Profile::on_block(const TracePosition& position, const decode::Block& block) {
+  ProfileCounts& counts = trace_owner(position).by_place[places_.at(position.code, block.first_ip)];
+  counts.instructions += block.instructions;
+  counts.weight += block.instructions;
 }
 
 ProfileCounts& Profile::touch(uint32_t place) {
@@ -98,7 +122,8 @@ void Profile::add(const WalkedSample& walked) {
   for (const decode::Block& block : walked.history.blocks()) {
     touch(places_.at(walked.code, block.first_ip)).instructions += block.instructions;
   }
-  OwnerCounts& owner = owners_[owner_of(walked)];
+  OwnerCounts& owner =
+      owners_[owner_of(walked.event, walked.sample.id.pid, walked.sample.id.tid, walked.time_ns)];
   if (walked.has_history()) ++owner.samples_with_history;
   for (const uint32_t place : touched_) {
     owner.by_place[place] += scratch_[place];
@@ -142,6 +167,7 @@ std::vector<EventProfile> Profile::events() const {
   for (const auto& [owner, counts] : owners_) {  // sorted by event: its place in the file's array
     if (profiles.empty() || profiles.back().event != owner.event) {
       profiles.emplace_back().event = owner.event;
+      profiles.back().full_trace = owner.event == &trace_event_;
     }
     EventProfile& profile = profiles.back();
     profile.samples_with_history += counts.samples_with_history;

@@ -42,20 +42,25 @@ struct ProfileRow {
   ProfileCounts counts;
 };
 
-// One event's part of the profile.
+// One event's part of the profile. Full trace is an event of its own: every executed instruction
+// counts, with the weight 1, and every branch.
 struct EventProfile {
   const perfdata::Event* event = nullptr;
+  bool full_trace = false;
   ProfileCounts total;
   uint64_t samples_with_history = 0;
   std::vector<ProfileRow> rows;  // by weight, then branches, heaviest first
 };
 
-// Not thread-safe. `recording` must outlive it. The walk that feeds it needs blocks.
-class Profile {
+// Not thread-safe. `recording` must outlive it. The walk that feeds it needs blocks; it is its
+// visitor of full trace.
+class Profile : public TraceVisitor {
  public:
   Profile(Recording& recording, std::vector<SortKey> keys);
 
   void add(const WalkedSample& walked);
+  void on_branch(const TracePosition& position, const decode::Branch& branch) override;
+  void on_block(const TracePosition& position, const decode::Block& block) override;
 
   // One per event that had samples, in the file's order of events.
   [[nodiscard]] std::vector<EventProfile> events() const;
@@ -76,14 +81,20 @@ class Profile {
   };
 
   [[nodiscard]] bool has(SortKey key) const;
-  Owner owner_of(const WalkedSample& walked) const;
+  Owner owner_of(const perfdata::Event& event, uint32_t pid, uint32_t tid, uint64_t time_ns) const;
+  OwnerCounts& trace_owner(const TracePosition& position);
   ProfileCounts& touch(uint32_t place);
   [[nodiscard]] std::vector<std::string> key_texts(const Owner& owner, const Place& place) const;
 
   Recording& recording_;
+  perfdata::Event trace_event_;
   std::vector<SortKey> keys_;
   Places places_;
   std::map<Owner, OwnerCounts> owners_;
+  // Whose the last piece of full trace was: mostly it is the next one's too.
+  OwnerCounts* last_owner_ = nullptr;
+  int32_t last_tid_ = -1;
+  uint64_t last_layout_ = 0;
   // One sample's counts by place, and which of them are not zero.
   std::vector<ProfileCounts> scratch_;
   std::vector<uint8_t> is_touched_;

@@ -140,5 +140,35 @@ TEST(SortKeysTest, WrongNamesAreRefused) {
   }
 }
 
+// Every instruction and every branch of the trace, by thread.
+TEST(ProfileTest, FullTraceCountsEverything) {
+  const testing::TracedThread first{perfdata::testing::kPid};
+  testing::TracedThread second{perfdata::testing::kPid + 1};
+  second.rounds = 7;
+  auto buffers = testing::full_trace(first, 0, 256);
+  const auto more = testing::full_trace(second, 1, 256);
+  buffers.insert(buffers.end(), more.begin(), more.end());
+  const auto file = testing::full_trace_file(buffers);
+  auto recording = Recording::from_bytes(file, "test");
+  ASSERT_TRUE(recording);
+  Profile profile(*recording, *parse_sort_keys("tid,sym"));
+  SampleWalk(*recording, {.blocks = true}).run([](const WalkedSample&) { return true; }, profile);
+  const auto events = profile.events();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_TRUE(events[0].full_trace);
+  EXPECT_EQ(events[0].event->name, "instructions:u");
+  EXPECT_EQ(events[0].total.samples, 0U);
+  EXPECT_EQ(events[0].total.weight, 107 * testing::kTracedInstructions);
+  EXPECT_EQ(events[0].total.branches, 107 * testing::kTracedTaken);
+  ASSERT_EQ(events[0].rows.size(), 4U);
+  const ProfileRow& main = events[0].rows[0];
+  EXPECT_THAT(main.keys, ElementsAre(std::to_string(perfdata::testing::kPid), "traced_main"));
+  EXPECT_EQ(main.counts.instructions, first.rounds * testing::kTracedInMain);
+  EXPECT_EQ(main.counts.branches, first.rounds * testing::kTracedTakenFromMain);
+  const ProfileRow& leaf = events[0].rows[3];
+  EXPECT_THAT(leaf.keys, ElementsAre(std::to_string(perfdata::testing::kPid + 1), "traced_leaf"));
+  EXPECT_EQ(leaf.counts.instructions, 7 * (testing::kTracedInstructions - testing::kTracedInMain));
+}
+
 }  // namespace
 }  // namespace auxtrail::analysis

@@ -18,6 +18,7 @@ void put(fmt::memory_buffer& out, fmt::format_string<Args...> format, Args&&... 
 }
 
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
+constexpr std::string_view kBranchEvent = "branches:u";
 constexpr std::string_view kNoFlags = "/-/-/-/0/ ";
 
 // The kernel's samples of a task that is going away have -1.
@@ -35,44 +36,57 @@ SampleText::SampleText(Recording& recording, ScriptFields fields, size_t max_bra
 }
 
 void SampleText::append(const WalkedSample& walked, fmt::memory_buffer& out) {
-  append_thread(walked, out);
-  append_event(walked, out);
-  append_ip(walked, out);
+  const abi::SampleId& id = walked.sample.id;
+  append_head(
+      {id.pid, id.tid, id.cpu, id.time_ns, walked.time_ns, walked.period, walked.event.name}, out);
+  if (fields_.has(Field::kAddr)) put(out, " {:>16x}", walked.sample.address);
+  append_place(walked.ip_code, walked.sample.ip, out);
   append_branch_stack(walked, out);
   put(out, "\n");
   if (fields_.has(Field::kBrlist)) append_branch_list(walked, out);
 }
 
-void SampleText::append_thread(const WalkedSample& walked, fmt::memory_buffer& out) {
-  const abi::SampleId& id = walked.sample.id;
+void SampleText::append(const TracePosition& position, const decode::Branch& branch,
+                        fmt::memory_buffer& out) {
+  append_head(
+      {static_cast<uint32_t>(position.pid), static_cast<uint32_t>(position.tid),
+       static_cast<uint32_t>(position.cpu), position.time_ns, position.time_ns, 1, kBranchEvent},
+      out);
+  append_place(position.code, branch.from, out);
+  if (fields_.has(Field::kAddr)) {
+    put(out, " =>");
+    append_place(position.code, branch.to, out);
+  }
+  put(out, "\n");
+}
+
+void SampleText::append_head(const Head& head, fmt::memory_buffer& out) {
   if (fields_.has(Field::kComm)) {
-    put(out, "{:>16} ", recording_.comm(id.pid, id.tid, walked.time_ns));
+    put(out, "{:>16} ", recording_.comm(head.pid, head.tid, head.lookup_time_ns));
   }
   if (fields_.has(Field::kPid) && fields_.has(Field::kTid)) {
-    put(out, "{:>5}/{:<5} ", signed_id(id.pid), signed_id(id.tid));
+    put(out, "{:>5}/{:<5} ", signed_id(head.pid), signed_id(head.tid));
   } else if (fields_.has(Field::kPid)) {
-    put(out, "{:>5} ", signed_id(id.pid));
+    put(out, "{:>5} ", signed_id(head.pid));
   } else if (fields_.has(Field::kTid)) {
-    put(out, "{:>5} ", signed_id(id.tid));
+    put(out, "{:>5} ", signed_id(head.tid));
   }
-  if (fields_.has(Field::kCpu)) put(out, "[{:03}] ", id.cpu);
+  if (fields_.has(Field::kCpu)) put(out, "[{:03}] ", signed_id(head.cpu));
   if (fields_.has(Field::kTime)) {
-    put(out, "{:>5}.{:06}: ", id.time_ns / kNsPerSecond, id.time_ns % kNsPerSecond / 1000);
+    put(out, "{:>5}.{:06}: ", head.time_ns / kNsPerSecond, head.time_ns % kNsPerSecond / 1000);
   }
+  if (fields_.has(Field::kPeriod)) put(out, "{:>10} ", head.period);
+  if (fields_.has(Field::kEvent)) put(out, "{:>{}}: ", head.event, event_width_);
 }
 
-void SampleText::append_event(const WalkedSample& walked, fmt::memory_buffer& out) {
-  if (fields_.has(Field::kPeriod)) put(out, "{:>10} ", walked.period);
-  if (fields_.has(Field::kEvent)) put(out, "{:>{}}: ", walked.event.name, event_width_);
-}
-
-void SampleText::append_ip(const WalkedSample& walked, fmt::memory_buffer& out) {
-  if (fields_.has(Field::kIp)) put(out, " {:>16x}", walked.sample.ip);
+void SampleText::append_place(const image::Layout& code, uint64_t address,
+                              fmt::memory_buffer& out) {
+  if (fields_.has(Field::kIp)) put(out, " {:>16x}", address);
   const bool needs_location =
       fields_.has(Field::kSym) || fields_.has(Field::kDso) || fields_.has(Field::kSrcline);
   if (!needs_location) return;
   auto& symbolizer = recording_.symbolizer();
-  const image::Location location = symbolizer.locate(walked.ip_code, walked.sample.ip);
+  const image::Location location = symbolizer.locate(code, address);
   if (fields_.has(Field::kSym)) {
     put(out, " ");
     append_symbol(location, out);

@@ -42,7 +42,7 @@ void SampleWalk::run(const SampleVisitor& visitor) {
 void SampleWalk::run(const SampleVisitor& visitor, TraceVisitor& trace_visitor) {
   statistics_ = {};
   std::optional<FullTrace> trace;
-  if (decoder_) trace.emplace(recording_, *decoder_);
+  if (decoder_ && options_.full_trace) trace.emplace(recording_, *decoder_);
   bool stopped = false;
   recording_.reader().for_each_ordered([&](const perfdata::DataRecord& record) {
     if (record.record.type != PERF_RECORD_SAMPLE) return true;

@@ -55,8 +55,9 @@ using SampleVisitor = std::function<bool(const WalkedSample&)>;
 using ProgressCallback = std::function<void(double done)>;
 
 struct WalkOptions {
-  bool decode = true;   // false: no histories, all samples at the speed of reading
-  bool blocks = false;  // histories hold their blocks too
+  bool decode = true;      // false: no histories, all samples at the speed of reading
+  bool blocks = false;     // histories hold their blocks too
+  bool full_trace = true;  // decode AUXTRACE records too
   ProgressCallback progress{};
 };
 

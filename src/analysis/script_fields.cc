@@ -24,6 +24,7 @@ constexpr FieldInfo kFields[] = {
     {"period", ScriptField::kPeriod, 0},
     {"event", ScriptField::kEvent, 0},
     {"ip", ScriptField::kIp, PERF_SAMPLE_IP},
+    {"addr", ScriptField::kAddr, PERF_SAMPLE_ADDR},
     {"sym", ScriptField::kSym, PERF_SAMPLE_IP},
     {"symoff", ScriptField::kSymoff, PERF_SAMPLE_IP},
     {"dso", ScriptField::kDso, PERF_SAMPLE_IP},
@@ -47,7 +48,7 @@ tl::unexpected<Error> complain(std::string_view why, std::string_view fix) {
 }  // namespace
 
 std::string_view script_field_names() {
-  return "comm, pid, tid, cpu, time, period, event, ip, sym, symoff, dso, srcline, brstack, "
+  return "comm, pid, tid, cpu, time, period, event, ip, addr, sym, symoff, dso, srcline, brstack, "
          "brstacksym, brlist";
 }
 
@@ -59,6 +60,12 @@ ScriptFields ScriptFields::defaults() {
         ScriptField::kSymoff, ScriptField::kDso}) {
     fields.set(field);
   }
+  return fields;
+}
+
+ScriptFields ScriptFields::with_addr() const {
+  ScriptFields fields = *this;
+  fields.set(ScriptField::kAddr);
   return fields;
 }
 

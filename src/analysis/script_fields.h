@@ -19,6 +19,7 @@ enum class ScriptField : uint8_t {
   kPeriod,
   kEvent,
   kIp,
+  kAddr,  // of a sample: the data's address; of a traced branch: where it led
   kSym,
   kSymoff,
   kDso,
@@ -33,6 +34,8 @@ class ScriptFields {
  public:
   // perf's default for software events.
   static ScriptFields defaults();
+  // And for the branches of full trace.
+  [[nodiscard]] ScriptFields with_addr() const;
   // "comm,tid,ip" chooses exactly these; if every word begins with + or -, the defaults are changed
   // by them.
   static Result<ScriptFields> parse(std::string_view text);

@@ -68,6 +68,36 @@ INSTANTIATE_TEST_SUITE_P(Fields, PerfScriptTest,
                                            "tid,ip,sym", "comm,ip,sym,symoff", "time,ip,dso",
                                            "cpu,period,ip"));
 
+// The branches of full trace. Time is left out: perf estimates it from branch to branch.
+class PerfBranchTextTest : public PerfTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(PerfBranchTextTest, SameText) {
+  const testing::TracedThread thread{perfdata::testing::kPid};
+  const auto file = testing::full_trace_file(testing::full_trace(thread, 0, 500));
+  write_bytes(scratch_.file("perf.data"), file);
+  const CommandOutcome perf =
+      scratch_.run(std::string("perf script -i perf.data --itrace=be -F ") + GetParam());
+  ASSERT_EQ(perf.status, 0) << perf.err;
+  ASSERT_EQ(perf.err.find("error"), std::string::npos) << perf.err;
+  auto recording = Recording::from_bytes(file, "test");
+  SampleText text(*recording, *ScriptFields::parse(GetParam()), 0);
+  struct Printer : TraceVisitor {
+    explicit Printer(SampleText& sample_text) : text(sample_text) {}
+    void on_branch(const TracePosition& position, const decode::Branch& branch) override {
+      text.append(position, branch, out);
+    }
+    SampleText& text;
+    fmt::memory_buffer out;
+  } printer(text);
+  SampleWalk(*recording).run([](const WalkedSample&) { return true; }, printer);
+  EXPECT_EQ(to_string(printer.out), perf.out);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fields, PerfBranchTextTest,
+                         ::testing::Values("comm,tid,cpu,period,event,ip,sym,symoff,dso,addr",
+                                           "comm,pid,tid,event,ip,addr,sym,dso", "ip,addr",
+                                           "tid,ip,sym", "event,ip,addr,sym,symoff"));
+
 // perf 6.1 ends each entry with "/", earlier and later ones do not; and its blanks vary: none
 // between ip and brstacksym.
 std::string normalised(const std::string& line) {

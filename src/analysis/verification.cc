@@ -30,6 +30,12 @@ void Verification::add(const WalkedSample& walked) {
   failures.push_back(failure);
 }
 
+void Verification::add_trace(const WalkStatistics& statistics) {
+  queues = statistics.queues;
+  traced_queues = statistics.traced_queues;
+  traced = statistics.traced;
+}
+
 double Verification::bits_per_branch() const {
   if (decoded.branches == 0) return 0;
   return 8.0 * static_cast<double>(aux_bytes) / static_cast<double>(decoded.branches);

@@ -2,7 +2,8 @@
 //
 // Fed by a SampleWalk; keeps counts, one map of distinct branch counts, and the first few failures
 // with their places. A software trace unit's file must come out ok(); so must a user-space
-// recording of hardware whose PMI stops tracing at the sample.
+// recording of hardware whose PMI stops tracing at the sample. Full trace and snapshots must decode
+// too; what was lost between their records is counted and no failure.
 #pragma once
 
 #include <cstdint>
@@ -39,14 +40,23 @@ struct Verification {
   std::map<uint64_t, uint64_t> branches_per_sample;  // number of branches -> samples
   std::vector<SampleFailure> failures;               // the first kMaxFailures
 
+  // Full trace and snapshots, set when the walk is over.
+  QueueStatistics queues;
+  size_t traced_queues = 0;
+  decode::DecodeSummary traced;
+
   void add(const WalkedSample& walked);
+  void add_trace(const WalkStatistics& statistics);
 
   // Bits of AUX data, padding included, per taken branch; 0 without branches.
   [[nodiscard]] double bits_per_branch() const;
   // The number of branches that `share` (0 to 1) of the samples with AUX bytes do not exceed.
   [[nodiscard]] uint64_t branches_quantile(double share) const;
   [[nodiscard]] double mean_branches() const;
-  [[nodiscard]] bool ok() const { return samples_with_errors == 0 && ends_elsewhere == 0; }
+  [[nodiscard]] bool ok() const {
+    return samples_with_errors == 0 && ends_elsewhere == 0 && traced.error_count() == 0;
+  }
+  [[nodiscard]] bool nothing() const { return samples_with_aux == 0 && traced_queues == 0; }
 };
 
 // What of the file itself is damaged so that samples may be missing; nothing if it is whole. A file

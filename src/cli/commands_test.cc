@@ -108,6 +108,24 @@ TEST_P(CommandsTest, GoodFile) {
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 
+// Full trace of two threads, and a sample between.
+std::vector<std::byte> full_trace_of_two() {
+  using perfdata::testing::kPid;
+  auto buffers = analysis::testing::full_trace({kPid}, 0, 500);
+  const auto more = analysis::testing::full_trace({kPid + 1}, 1, 300);
+  buffers.insert(buffers.end(), more.begin(), more.end());
+  return analysis::testing::full_trace_file(
+      buffers, {{analysis::testing::traced_code().end, 1'000'050'000, {}, kPid}});
+}
+
+TEST_P(CommandsTest, FullTrace) {
+  Arguments words = arguments(write(full_trace_of_two()));
+  const Outcome outcome = run(GetParam().command, words);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_FALSE(outcome.out.empty());
+  EXPECT_THAT(outcome.err, IsEmpty());
+}
+
 TEST_P(CommandsTest, HelpIsNoError) {
   const Outcome outcome = run(GetParam().command, {"--help"});
   EXPECT_EQ(outcome.status, 0);
@@ -157,21 +175,23 @@ TEST_P(CommandsTest, AFullDiskIsAFailure) {
 
 // A recorder that died leaves such files; whatever is whole is shown.
 TEST_P(CommandsTest, TruncatedFiles) {
-  const auto file = traced_file(traced_samples(2));
-  for (size_t size = 0; size < file.size(); size += 41) {
-    const Outcome outcome = run(GetParam().command, arguments(write(std::span(file).first(size))));
-    EXPECT_THAT(outcome.status, ::testing::AnyOf(0, 1)) << size;
-    if (outcome.status == 1) {
-      EXPECT_FALSE(outcome.err.empty() && outcome.out.empty()) << size;
+  for (const auto& file : {traced_file(traced_samples(2)), full_trace_of_two()}) {
+    for (size_t size = 0; size < file.size(); size += file.size() / 37) {
+      const Outcome outcome =
+          run(GetParam().command, arguments(write(std::span(file).first(size))));
+      EXPECT_THAT(outcome.status, ::testing::AnyOf(0, 1)) << size;
+      if (outcome.status == 1) {
+        EXPECT_FALSE(outcome.err.empty() && outcome.out.empty()) << size;
+      }
     }
   }
 }
 
 TEST_P(CommandsTest, FlippedBits) {
   std::mt19937 random(7);
-  for (const auto& good :
-       {traced_file(traced_samples(2)), perfdata::testing::side_band_file(),
-        perfdata::testing::every_field_file(), perfdata::testing::compressed_file()}) {
+  for (const auto& good : {traced_file(traced_samples(2)), perfdata::testing::side_band_file(),
+                           perfdata::testing::every_field_file(),
+                           perfdata::testing::compressed_file(), full_trace_of_two()}) {
     for (int round = 0; round < 40; ++round) {
       auto file = good;
       for (int flips = 0; flips < 4; ++flips) {
@@ -276,6 +296,42 @@ TEST_F(FileTest, WrongKeysAndFields) {
   EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "0.5"}).status, 0);
   const Outcome outcome = run(run_script, {"-i", write(perfdata::testing::side_band_file())});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+// A trace that has lost a record says so, and that is no failure; one that does not decode is.
+TEST_F(FileTest, VerifyCountsFullTrace) {
+  using perfdata::testing::kPid;
+  auto buffers = analysis::testing::full_trace({kPid}, 0, 300);
+  const Outcome good =
+      run(run_verify, {"-i", write(analysis::testing::full_trace_file(buffers)), "--json"});
+  EXPECT_EQ(good.status, 0);
+  const auto json = nlohmann::json::parse(good.out);
+  EXPECT_EQ(json["full_trace"]["branches"], 100 * kTracedTaken);
+  EXPECT_EQ(json["full_trace"]["records"], buffers.size());
+  auto lost = buffers;
+  lost.erase(lost.begin() + 2);
+  const Outcome gap = run(run_verify, {"-i", write(analysis::testing::full_trace_file(lost))});
+  EXPECT_EQ(gap.status, 0);
+  EXPECT_THAT(gap.err, HasSubstr("bytes of trace lost between two AUXTRACE records"));
+  EXPECT_THAT(gap.out, HasSubstr("All is well."));
+  for (std::byte& byte : buffers[1].bytes) byte = std::byte{0x15};
+  const Outcome bad = run(run_verify, {"-i", write(analysis::testing::full_trace_file(buffers))});
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_THAT(bad.out, HasSubstr("FAILED"));
+  EXPECT_THAT(bad.err, HasSubstr("decode errors"));
+}
+
+TEST_F(FileTest, ScriptPrintsTheBranchesOfFullTraceUnlessTold) {
+  const std::string path = write(full_trace_of_two());
+  const auto lines = [](const Outcome& outcome) {
+    return std::count(outcome.out.begin(), outcome.out.end(), '\n');
+  };
+  const auto branches = 200 * static_cast<ptrdiff_t>(analysis::testing::traced_branches().size());
+  EXPECT_EQ(lines(run(run_script, {"-i", path})), branches + 1);
+  EXPECT_EQ(lines(run(run_script, {"-i", path, "--no-itrace"})), 1);
+  const Outcome report = run(run_report, {"-i", path});
+  EXPECT_THAT(report.out, HasSubstr("# Full trace"));
+  EXPECT_THAT(report.out, HasSubstr("Samples: 1 of event"));
 }
 
 }  // namespace

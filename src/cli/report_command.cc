@@ -55,6 +55,12 @@ std::vector<size_t> key_widths(const EventProfile& profile, const std::vector<So
 }
 
 void print_head(TextOutput& out, const EventProfile& profile) {
+  if (profile.full_trace) {
+    out.print("# Full trace: every instruction counts for Self\n");
+    out.print("# Trace: {} branches, {} instructions\n#\n", profile.total.branches,
+              profile.total.instructions);
+    return;
+  }
   out.print("# Samples: {} of event '{}'\n", profile.total.samples, profile.event->name);
   out.print("# Event count (approx.): {}\n", profile.total.weight);
   out.print("# History: {} branches, {} instructions before {} samples\n#\n",
@@ -114,6 +120,7 @@ nlohmann::ordered_json to_json(const EventProfile& profile, const std::vector<So
   return {{"event", profile.event->name},
           {"total", to_json(profile.total)},
           {"samples_with_history", profile.samples_with_history},
+          {"full_trace", profile.full_trace},
           {"rows", std::move(rows)}};
 }
 
@@ -131,7 +138,8 @@ void add_options(CLI::App& app, ReportOptions& options) {
   app.footer(
       "Self: share of the samples, weighted by their periods. Branches: taken in the histories\n"
       "before the samples, counted where they came from. History: share of the instructions\n"
-      "executed there.");
+      "executed there. Of full trace and snapshots every instruction counts: they are told as an\n"
+      "event of their own, instructions:u, without samples.");
 }
 
 void print(TextOutput& out, const analysis::Profile& profile, const ReportOptions& options) {
@@ -170,15 +178,19 @@ int run_report(const Arguments& arguments) {
   analysis::Profile profile(*recording, std::move(*keys));
   analysis::SampleWalk walk(
       *recording, {.blocks = true, .progress = [&bar](double done) { bar.update(done); }});
-  walk.run([&profile](const analysis::WalkedSample& sample) {
-    profile.add(sample);
-    return true;
-  });
+  walk.run(
+      [&profile](const analysis::WalkedSample& sample) {
+        profile.add(sample);
+        return true;
+      },
+      profile);
   bar.clear();
   TextOutput out(STDOUT_FILENO);
   print(out, profile, options);
   const int status = out.finish(kCommand);
-  if (walk.statistics().samples == 0) complain(kCommand, "warning: the file holds no samples");
+  if (walk.statistics().samples == 0 && walk.statistics().traced_queues == 0) {
+    complain(kCommand, "warning: the file holds no samples");
+  }
   print_warnings(kCommand, walk.messages());
   return status;
 }

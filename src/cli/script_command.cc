@@ -24,6 +24,7 @@ struct ScriptOptions {
   ReadingOptions reading;
   std::string fields;
   size_t last = kDefaultBranches;
+  bool no_itrace = false;
 };
 
 void add_options(CLI::App& app, ScriptOptions& options) {
@@ -37,6 +38,11 @@ void add_options(CLI::App& app, ScriptOptions& options) {
       ->check([](const std::string& text) {
         return text.starts_with('-') ? std::string("must not be negative") : std::string();
       });
+  app.add_flag("--no-itrace", options.no_itrace,
+               "Do not decode full trace and snapshots: samples only");
+  app.footer(
+      "Full trace and snapshots (AUXTRACE records) are printed branch by branch, between the\n"
+      "samples by time, as perf script --itrace=b does.");
 }
 
 // Whether samples of this event are to be expected: the leader of AUX sampling takes none.
@@ -45,8 +51,35 @@ bool has_samples(const perfdata::Event& event, perfdata::Reader& reader) {
   return !info || !info->intel_pt || event.attr.type != info->intel_pt->pmu_type;
 }
 
+// What one branch after the other is printed to.
+class BranchPrinter : public analysis::TraceVisitor {
+ public:
+  BranchPrinter(analysis::SampleText& text, TextOutput& out) : text_(text), out_(out) {}
+  void on_branch(const analysis::TracePosition& position, const decode::Branch& branch) override {
+    lines_.clear();
+    text_.append(position, branch, lines_);
+    out_.write({lines_.data(), lines_.size()});
+  }
+  [[nodiscard]] bool wants_more() const override { return out_.open(); }
+
+ private:
+  analysis::SampleText& text_;
+  TextOutput& out_;
+  fmt::memory_buffer lines_;
+};
+
+// The fields of full trace's branches: those that were named, or perf's default.
+ScriptFields branch_fields(const ScriptOptions& options) {
+  if (options.fields.empty()) return ScriptFields::defaults().with_addr();
+  const auto parsed = ScriptFields::parse(options.fields);
+  if (!parsed) return ScriptFields::defaults();  // was refused before
+  const bool changes = options.fields.front() == '+' || options.fields.front() == '-';
+  return changes ? parsed->with_addr() : *parsed;
+}
+
 // The chosen fields as far as the samples have them; an error if one was named that they lack.
-Result<ScriptFields> choose_fields(const ScriptOptions& options, perfdata::Reader& reader) {
+Result<ScriptFields> choose_fields(const ScriptOptions& options, perfdata::Reader& reader,
+                                   bool full_trace) {
   const bool are_defaults = options.fields.empty();
   ScriptFields fields = ScriptFields::defaults();
   if (!are_defaults) {
@@ -54,7 +87,7 @@ Result<ScriptFields> choose_fields(const ScriptOptions& options, perfdata::Reade
   }
   for (const perfdata::Event& event : reader.events()) {
     if (!has_samples(event, reader)) continue;
-    if (!are_defaults) AUXTRAIL_TRY(fields.check(event));
+    if (!are_defaults && !full_trace) AUXTRAIL_TRY(fields.check(event));
     fields = fields.available(event);
   }
   return fields;
@@ -75,7 +108,8 @@ int run_script(const Arguments& arguments) {
   }
   auto recording = open_recording(options.reading, kCommand);
   if (!recording) return kStatusFailure;
-  const auto fields = choose_fields(options, recording->reader());
+  const bool full_trace = !options.no_itrace && analysis::has_full_trace(recording->reader());
+  const auto fields = choose_fields(options, recording->reader(), full_trace);
   if (!fields) {
     complain(kCommand, fields.error().message());
     return kStatusFailure;
@@ -84,15 +118,20 @@ int run_script(const Arguments& arguments) {
   TextOutput out(STDOUT_FILENO);
   ProgressBar bar("Decoding", ::isatty(STDOUT_FILENO) == 0);
   analysis::SampleText text(*recording, *fields, options.last);
-  analysis::SampleWalk walk(*recording, {.decode = fields->needs_history(),
+  analysis::SampleText branch_text(*recording, branch_fields(options), options.last);
+  BranchPrinter branches(branch_text, out);
+  analysis::SampleWalk walk(*recording, {.decode = fields->needs_history() || full_trace,
+                                         .full_trace = full_trace,
                                          .progress = [&bar](double done) { bar.update(done); }});
   fmt::memory_buffer lines;
-  walk.run([&](const analysis::WalkedSample& sample) {
-    lines.clear();
-    text.append(sample, lines);
-    out.write({lines.data(), lines.size()});
-    return out.open();
-  });
+  walk.run(
+      [&](const analysis::WalkedSample& sample) {
+        lines.clear();
+        text.append(sample, lines);
+        out.write({lines.data(), lines.size()});
+        return out.open();
+      },
+      branches);
   bar.clear();
   const int status = out.finish(kCommand);
   if (out.open()) print_warnings(kCommand, walk.messages());

@@ -43,8 +43,30 @@ std::string describe(const SampleFailure& failure) {
 
 std::string_view verdict(const Verification& result, const std::string& damage) {
   if (!result.ok() || !damage.empty()) return "FAILED";
-  if (result.samples_with_aux == 0) return "Nothing to verify: no sample carries AUX data.";
+  if (result.nothing()) return "Nothing to verify: no sample carries AUX data.";
   return "All is well.";
+}
+
+// Full trace and snapshots.
+void print_trace(TextOutput& out, const Verification& result) {
+  const auto row = [&out](std::string_view name, uint64_t value) {
+    out.print("{:<36} {:>14}\n", name, value);
+  };
+  row("threads (or CPUs) with full trace", result.traced_queues);
+  row("AUXTRACE records", result.queues.buffers);
+  row("bytes of full trace", result.queues.trace_bytes);
+  row("  held by two snapshots", result.queues.overlap_bytes);
+  row("  lost between records", result.queues.lost_bytes);
+  row("gaps between records", result.queues.gaps);
+  row("instructions traced", result.traced.instructions);
+  row("branches traced, taken", result.traced.branches);
+  row("branches traced, not taken", result.traced.not_taken);
+  row("overflows in full trace", result.traced.overflows);
+  row("decode errors in full trace", result.traced.error_count());
+  for (size_t cause = 0; cause < decode::kErrorCauseCount; ++cause) {
+    const uint64_t count = result.traced.errors[cause];
+    if (count != 0) row(fmt::format("  {}", name(static_cast<decode::ErrorCause>(cause))), count);
+  }
 }
 
 void print_text(TextOutput& out, const Verification& result, const std::string& damage) {
@@ -73,6 +95,7 @@ void print_text(TextOutput& out, const Verification& result, const std::string& 
   }
   row("samples with decode errors", result.samples_with_errors);
   row("samples whose history ends elsewhere", result.ends_elsewhere);
+  if (result.traced_queues != 0) print_trace(out, result);
   for (const SampleFailure& failure : result.failures) out.print("{}\n", describe(failure));
   if (!damage.empty()) out.print("the file is damaged: {}\n", damage);
   out.print("{}\n", verdict(result, damage));
@@ -91,6 +114,20 @@ nlohmann::ordered_json to_json(const SampleFailure& failure) {
                      {"ip", failure.error->ip}};
   }
   return json;
+}
+
+nlohmann::ordered_json trace_json(const Verification& result) {
+  return {{"queues", result.traced_queues},
+          {"records", result.queues.buffers},
+          {"bytes", result.queues.trace_bytes},
+          {"overlap_bytes", result.queues.overlap_bytes},
+          {"lost_bytes", result.queues.lost_bytes},
+          {"gaps", result.queues.gaps},
+          {"instructions", result.traced.instructions},
+          {"branches", result.traced.branches},
+          {"branches_not_taken", result.traced.not_taken},
+          {"overflows", result.traced.overflows},
+          {"decode_errors", result.traced.error_count()}};
 }
 
 void print_json(TextOutput& out, const Verification& result, const std::string& damage) {
@@ -122,6 +159,7 @@ void print_json(TextOutput& out, const Verification& result, const std::string& 
                                        {"decode_errors_by_cause", errors},
                                        {"samples_with_errors", result.samples_with_errors},
                                        {"samples_ending_elsewhere", result.ends_elsewhere},
+                                       {"full_trace", trace_json(result)},
                                        {"damage", damage},
                                        {"failures", failures}};
   out.print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -134,7 +172,8 @@ int run_verify(const Arguments& arguments) {
   bool json = false;
   CLI::App app(
       "Decodes every AUX sample of a perf.data file and checks that each history leads up to its\n"
-      "sample. Exit status: 0 if all is well, 1 if anything is wrong, 2 for wrong usage.",
+      "sample; and all full trace and snapshots. Exit status: 0 if all is well, 1 if anything is "
+      "wrong, 2 for wrong usage.",
       "auxtrail verify");
   add_reading_options(app, options);
   app.add_flag("--json", json, "Print JSON");
@@ -149,6 +188,7 @@ int run_verify(const Arguments& arguments) {
     result.add(sample);
     return true;
   });
+  result.add_trace(walk.statistics());
   bar.clear();
   const std::string damage =
       analysis::file_damage(recording->reader().statistics()).value_or(std::string());
