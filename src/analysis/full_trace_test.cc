@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <bit>
 #include <cstdlib>
-#include <fstream>
+#include <cstring>
 #include <map>
 #include <random>
 
@@ -241,6 +242,22 @@ std::map<int32_t, std::vector<std::pair<uint64_t, uint64_t>>> perf_branches(
   return branches;
 }
 
+// Of a recorder that was killed: no index of AUXTRACE records.
+void drop_auxtrace_index(std::vector<std::byte>& file) {
+  const auto word = [&file](size_t offset) {
+    uint64_t value = 0;
+    std::memcpy(&value, file.data() + offset, sizeof(value));
+    return value;
+  };
+  constexpr unsigned kBit = static_cast<unsigned>(perfdata::Feature::kAuxtrace);
+  const uint64_t before = word(72) & ((uint64_t{1} << kBit) - 1);
+  const size_t table = word(40) + word(48);
+  const size_t section = table + 16 * static_cast<size_t>(std::popcount(before));
+  const uint64_t none = 0;
+  ASSERT_GT(word(word(section)), 0U);
+  std::memcpy(file.data() + word(section), &none, sizeof(none));
+}
+
 TEST(FullTraceTest, SameBranchesAsPerf) {
   if (!perfdata::testing::have_perf()) GTEST_SKIP() << "Linux perf is not installed";
   const perfdata::testing::ScratchDirectory scratch;
@@ -248,20 +265,23 @@ TEST(FullTraceTest, SameBranchesAsPerf) {
   const TracedThread second{kPid + 1, 1'100'000, 3000, 50, 2};
   const auto buffers =
       together(testing::full_trace(first, 0, 2048), testing::full_trace(second, 1, 256));
-  const auto file = full_trace_file(buffers);
-  perfdata::testing::write_file(scratch.file("x.data"),
-                                {reinterpret_cast<const char*>(file.data()), file.size()});
-  const auto perf = scratch.run("perf script -i x.data --itrace=be -F tid,ip,addr");
-  ASSERT_EQ(perf.status, 0) << perf.err;
-  EXPECT_EQ(perf.err.find("error"), std::string::npos) << perf.err;
-  const auto theirs = perf_branches(perf.out);
-  Walked walked;
-  walk_file(file, walked);
-  ASSERT_EQ(theirs.size(), 2U) << perf.out.substr(0, 1000);
-  for (const auto& [tid, branches] : walked.collector.branches) {
-    std::vector<std::pair<uint64_t, uint64_t>> ours;
-    for (const Branch& branch : branches) ours.emplace_back(branch.from, branch.to);
-    EXPECT_EQ(ours, theirs.at(tid)) << tid;
+  auto file = full_trace_file(buffers);
+  for (const bool killed : {false, true}) {
+    if (killed) drop_auxtrace_index(file);
+    perfdata::testing::write_file(scratch.file("x.data"),
+                                  {reinterpret_cast<const char*>(file.data()), file.size()});
+    const auto perf = scratch.run("perf script -i x.data --itrace=be -F tid,ip,addr");
+    ASSERT_EQ(perf.status, 0) << perf.err;
+    EXPECT_EQ(perf.err.find("error"), std::string::npos) << perf.err;
+    const auto theirs = perf_branches(perf.out);
+    Walked walked;
+    walk_file(file, walked);
+    ASSERT_EQ(theirs.size(), 2U) << perf.out.substr(0, 1000);
+    for (const auto& [tid, branches] : walked.collector.branches) {
+      std::vector<std::pair<uint64_t, uint64_t>> ours;
+      for (const Branch& branch : branches) ours.emplace_back(branch.from, branch.to);
+      EXPECT_EQ(ours, theirs.at(tid)) << tid;
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/filter_symbols.h"
 #include "cli/record_arguments.h"
 #include "record/command.h"
 #include "record/session.h"
@@ -53,6 +54,7 @@ int run_record(const Arguments& arguments) {
     fmt::print("{}", *parsed->help);
     return 0;
   }
+  parsed->options.find_symbol = find_filter_symbol;
   const bool quiet = parsed->options.quiet;
   const record::Outcome outcome =
       record::run_session(parsed->options, [quiet](const std::string& text) {

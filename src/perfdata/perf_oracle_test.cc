@@ -151,6 +151,34 @@ TEST_F(PerfOracleTest, HardwareBranchStacks) {
 
 // ---- our files ----
 
+// "TYPE: FIELDS" of the records of full trace as perf -D prints them.
+TEST_F(PerfOracleTest, OurFullTraceIsReadByPerf) {
+  put("x.data", full_trace_file());
+  const auto dump = scratch_.run("perf script -f -D -i x.data");
+  EXPECT_EQ(dump.status, 0) << dump.err;
+  for (const char* expected :
+       {"PERF_RECORD_ITRACE_START pid: 4242 tid: 4242",
+        "PERF_RECORD_ITRACE_START pid: 4242 tid: 4243",
+        "PERF_RECORD_AUX offset: 0 size: 0x18 flags: 0 []",
+        "PERF_RECORD_AUX offset: 0x18 size: 0x18 flags: 0x5 [TP]",
+        "PERF_RECORD_AUXTRACE size: 0x18  offset: 0  ref: 0x3e8  idx: 0  tid: 4242  cpu: -1",
+        "PERF_RECORD_AUXTRACE size: 0x8  offset: 0  ref: 0x3e8  idx: 1  tid: 4243  cpu: -1",
+        "PERF_RECORD_AUXTRACE size: 0x8  offset: 0x18  ref: 0x7d0  idx: 0  tid: 4242  cpu: -1",
+        "Filter string       filter 0x1000/0x80@/usr/bin/tiny"}) {
+    EXPECT_THAT(dump.out, HasSubstr(expected));
+  }
+  auto reader = Reader::open(scratch_.file("x.data"));
+  std::string payloads;
+  reader->for_each([&](const DataRecord& record) {
+    payloads.append(reinterpret_cast<const char*>(record.payload.data()), record.payload.size());
+    return true;
+  });
+  EXPECT_EQ(payloads, std::string("in two pieces of a ring\0eight ofmore\0\0\0\0", 40));
+  EXPECT_EQ(reader->statistics().aux_truncated, 1U);
+  EXPECT_EQ(reader->statistics().aux_partial, 1U);
+  EXPECT_EQ(reader->features().auxtrace_index.size(), 3U);
+}
+
 TEST_F(PerfOracleTest, OurSideBandIsReadByPerf) { compare(put("x.data", side_band_file()), 0); }
 TEST_F(PerfOracleTest, OurEveryFieldSampleIsReadByPerf) {
   const std::string path = put("x.data", every_field_file());

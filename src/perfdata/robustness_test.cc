@@ -24,6 +24,7 @@ struct NamedFile {
 void PrintTo(const NamedFile& file, std::ostream* out) { *out << file.name; }
 
 constexpr NamedFile kFiles[] = {{"intel_pt", intel_pt_file},
+                                {"full_trace", full_trace_file},
                                 {"every_field", every_field_file},
                                 {"side_band", side_band_file},
                                 {"compressed", compressed_file}};

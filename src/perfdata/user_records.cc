@@ -54,7 +54,7 @@ std::optional<IntelPtInfo> intel_pt_from(std::span<const uint64_t> priv) {
 }  // namespace
 
 void append_intel_pt_info(ByteWriter& out, const IntelPtInfo& info) {
-  // The filter's size counts its padding, as perf writes it.
+  // The length counts neither the NUL nor the padding behind it.
   const std::string_view filter = std::string_view(info.filter).substr(0, 32768);
   const size_t filter_bytes = filter.empty() ? 0 : (filter.size() + 1 + 7) / 8 * 8;
   const auto words = intel_pt_words();
@@ -62,7 +62,7 @@ void append_intel_pt_info(ByteWriter& out, const IntelPtInfo& info) {
   out.u32(kAuxtraceTypeIntelPt);
   out.u32(0);
   for (const auto word : words) out.u64(info.*word);
-  out.u64(filter_bytes);
+  out.u64(filter.size());
   out.append(std::as_bytes(std::span(filter.data(), filter.size())));
   for (size_t at = filter.size(); at < filter_bytes; ++at) out.u8(0);
 }

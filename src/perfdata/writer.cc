@@ -196,14 +196,21 @@ void Writer::note_record(std::span<const std::byte> record) {
 }
 
 Status Writer::append_auxtrace(AuxtraceRecord auxtrace, std::span<const std::byte> payload) {
+  return append_auxtrace(auxtrace, payload, {});
+}
+
+Status Writer::append_auxtrace(AuxtraceRecord auxtrace, std::span<const std::byte> first,
+                               std::span<const std::byte> second) {
   if (failure_) return fail(*failure_);
   const uint64_t offset = file_bytes();
-  auxtrace.size_bytes = (payload.size() + 7) / 8 * 8;
+  const uint64_t payload_bytes = first.size() + second.size();
+  auxtrace.size_bytes = (payload_bytes + 7) / 8 * 8;
   const size_t start = buffer_.size();
   perfdata::append_auxtrace(buffer_, auxtrace);
   auxtrace_index_.push_back({offset, buffer_.size() - start});
-  buffer_.append(payload);
-  for (size_t at = payload.size(); at < auxtrace.size_bytes; ++at) buffer_.u8(0);
+  buffer_.append(first);
+  buffer_.append(second);
+  for (size_t at = payload_bytes; at < auxtrace.size_bytes; ++at) buffer_.u8(0);
   return buffer_.size() >= options_.buffer_bytes ? flush() : Status{};
 }
 

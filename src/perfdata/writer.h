@@ -60,8 +60,12 @@ class Writer {
   Status append(std::span<const std::byte> records);
   // The same for records that lie in two pieces, as in a ring that wraps.
   Status append(std::span<const std::byte> first, std::span<const std::byte> second);
-  // Appends an AUXTRACE record and its payload (padded to 8 bytes), and its entry in the index.
+  // Appends an AUXTRACE record and its payload (padded to 8 bytes), and its entry in the index. The
+  // payload should end between packets: Linux perf can't read one that goes on in the next record.
   Status append_auxtrace(AuxtraceRecord auxtrace, std::span<const std::byte> payload);
+  // The same for a payload in two pieces, as in an AUX area that wraps.
+  Status append_auxtrace(AuxtraceRecord auxtrace, std::span<const std::byte> first,
+                         std::span<const std::byte> second);
   Status finished_round();
   // Puts all that was appended into the file. Cheap enough to be called about once a second.
   Status flush();

@@ -45,7 +45,7 @@ Result<std::vector<FilterText>> read_address_filters(std::string_view text);
 // A region of a file's bytes, the form that the trace unit and the kernel take.
 struct AddressFilter {
   FilterAction action = FilterAction::kFilter;
-  std::string file;
+  std::string file;  // of choose_events(): absolute, without links
   uint64_t offset = 0;
   uint64_t size_bytes = 0;
 };

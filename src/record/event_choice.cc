@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 #include <optional>
 
 #include "channel/layout.h"
@@ -263,6 +264,10 @@ class Chooser {
     const FindSymbol find_symbol = options_.find_symbol ? options_.find_symbol : &no_symbols;
     for (const FilterText& text : texts) {
       AUXTRAIL_ASSIGN(AddressFilter address_filter, resolve_filter(text, find_symbol));
+      // As /proc/PID/maps will name it.
+      std::error_code ignored;
+      const auto path = std::filesystem::weakly_canonical(address_filter.file, ignored);
+      if (!ignored) address_filter.file = path;
       choice_.leader.filters.push_back(std::move(address_filter));
     }
     return {};

@@ -350,13 +350,13 @@ TEST(EventChoice, ReadingTheGroup) {
 
 TEST(EventChoice, AddressFiltersAreTheAuxEvents) {
   RecordOptions options;
-  options.filters = {{"filter 0x1000/0x80 @/bin/x, tracestop 4096/16@/lib/y", 0}};
+  options.filters = {{"filter 0x1000/0x80 @/opt/../opt/x, tracestop 4096/16@/opt/y", 0}};
   const auto implied = choose("", options);
   ASSERT_TRUE(implied) << implied.error().message();
   EXPECT_EQ(implied->unit, UnitKind::kContinuous);
   ASSERT_THAT(implied->leader.filters, SizeIs(2));
-  EXPECT_EQ(filter_text(implied->leader.filters[0]), "filter 0x1000/0x80@/bin/x");
-  EXPECT_EQ(filter_text(implied->leader.filters[1]), "stop 0x1000/0x10@/lib/y");
+  EXPECT_EQ(filter_text(implied->leader.filters[0]), "filter 0x1000/0x80@/opt/x");
+  EXPECT_EQ(filter_text(implied->leader.filters[1]), "stop 0x1000/0x10@/opt/y");
   options.filters[0].event_bytes = 20;
   EXPECT_THAT(choose("{intel_pt//u,faults}", options)->leader.filters, SizeIs(2));
   options.filters[0].text = "filter main @/bin/x";

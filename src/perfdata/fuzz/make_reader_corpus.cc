@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
                {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   };
   put("intel_pt.data", intel_pt_file());
+  put("full_trace.data", full_trace_file());
   put("every_field.data", every_field_file());
   put("side_band.data", side_band_file());
   put("compressed.data", compressed_file());

@@ -183,6 +183,38 @@ std::vector<std::byte> intel_pt_file() {
   });
 }
 
+std::vector<std::byte> full_trace_file() {
+  return make_file(intel_pt_events(), {}, [](Writer& writer) {
+    const auto format = abi::SampleFormat::from_attr(writer.events().front().attr);
+    IntelPtInfo info;
+    info.cap_user_time_zero = 1;
+    info.filter = "filter 0x1000/0x80@/usr/bin/tiny";
+    ByteWriter out;
+    append_intel_pt_info(out, info);
+    for (const uint32_t tid : {kPid, kPid + 1}) {
+      abi::ItraceStartRecord start;
+      start.id = trailer_id(1000);
+      start.pid = kPid;
+      start.tid = tid;
+      abi::append_itrace_start(out, format, start);
+    }
+    abi::AuxRecord aux;
+    aux.id = trailer_id(2000);
+    aux.aux_size_bytes = 24;
+    abi::append_aux(out, format, aux);
+    aux.aux_offset = 24;
+    aux.flags = PERF_AUX_FLAG_TRUNCATED | PERF_AUX_FLAG_PARTIAL;
+    abi::append_aux(out, format, aux);
+    must(writer.append(out.bytes()));
+    must(writer.append_auxtrace({0, 0, 1000, 0, kPid, ~uint32_t{0}}, bytes_of("in two "),
+                                bytes_of("pieces of a ring")));
+    must(writer.append_auxtrace({0, 0, 1000, 1, kPid + 1, ~uint32_t{0}}, bytes_of("eight of")));
+    must(writer.finished_round());
+    must(writer.append_auxtrace({0, 24, 2000, 0, kPid, ~uint32_t{0}}, bytes_of("more")));
+    must(writer.finished_round());
+  });
+}
+
 Event every_field_event() {
   Event event;
   event.attr.type = PERF_TYPE_SOFTWARE;

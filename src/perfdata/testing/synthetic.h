@@ -37,6 +37,7 @@ std::vector<std::byte> make_file(std::vector<Event> events, const Features& feat
 
 // Whole files.
 std::vector<std::byte> intel_pt_file();     // AUXTRACE_INFO, side-band, AUX samples, every feature
+std::vector<std::byte> full_trace_file();   // ITRACE_START, AUX, AUXTRACE records of two threads
 std::vector<std::byte> every_field_file();  // one sample with every sample_type bit
 std::vector<std::byte> side_band_file();    // one record of every type of the kernel and the tools
 std::vector<std::byte> compressed_file();   // samples inside COMPRESSED records
