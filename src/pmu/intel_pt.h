@@ -12,9 +12,8 @@
 // and stop and (signals nest) into each other. So
 //  - handle_nmi is 0 before stop() has the unit off: who interrupts stop() there stops the unit
 //    itself, unconditionally, and does not start it again;
-//  - ctl says TraceEn after the register does, so it may be wrong for whoever interrupts in
-//  between,
-//    and stopping does not go by it; whoever started the unit puts ctl right, or stops it again;
+//  - ctl says TraceEn after the register does, so it may be wrong for whoever interrupts there:
+//    stopping does not go by it, and whoever started the unit puts ctl right, or stops it again;
 //  - in_hand is set while anybody starts or stops the unit, and while it is stopped: pausing and
 //    resuming leave it alone then, and whoever has it in hand looks for that at the end.
 // Rules where the seed was wrong, or still is: docs/design/pmus.md.
