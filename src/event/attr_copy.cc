@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "event/aux_action.h"
+#include "event/inline_copy.h"
 
 namespace auxtrail::event {
 namespace {
@@ -126,7 +127,8 @@ AttrCopy copy_attr(const std::byte* attr, const AttrPolicy& policy) {
     copy.size_back = sizeof(Attr);
     return copy;
   }
-  __builtin_memcpy(static_cast<void*>(&copy.attr), attr, size < sizeof(Attr) ? size : sizeof(Attr));
+  copy_bytes(reinterpret_cast<std::byte*>(&copy.attr), attr,
+             size < sizeof(Attr) ? size : sizeof(Attr));
   copy.attr.v7.size = size;
   copy.error = check(copy.attr, policy);
   return copy;
