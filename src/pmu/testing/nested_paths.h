@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -13,10 +14,17 @@
 #define AUXTRAIL_SKIP_WITHOUT_STEPPING() \
   GTEST_SKIP() << "sanitisers take over signals and make the path hundreds of times longer"
 #else
-#define AUXTRAIL_SKIP_WITHOUT_STEPPING() (void)0
+#define AUXTRAIL_SKIP_WITHOUT_STEPPING()                  \
+  if (!::auxtrail::pmu::testing::can_plant_breakpoints()) \
+  GTEST_SKIP() << "this system does not let a program write to its own code"
 #endif
 
 namespace auxtrail::pmu::testing {
+
+inline bool can_plant_breakpoints() {
+  const auto page = reinterpret_cast<uint64_t>(&can_plant_breakpoints) & ~uint64_t{4095};
+  return mprotect(reinterpret_cast<void*>(page), 4096, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
+}
 
 enum class Path { kOverflow, kStart, kStop, kStopWithoutUpdate, kPause, kResume };
 
