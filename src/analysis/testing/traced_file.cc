@@ -77,6 +77,12 @@ void append_side_band(ByteWriter& out, const abi::SampleFormat& format, bool map
   abi::append_mmap2(out, format, mmap);
 }
 
+// The writer leaves anything behind its last packet.
+void pad(std::vector<std::byte>& bytes, size_t size) {
+  bytes.resize(size);
+  bytes.resize((size + 7) / 8 * 8);
+}
+
 }  // namespace
 
 TracedCode traced_code() {
@@ -101,8 +107,7 @@ std::vector<std::byte> traced_window(uint64_t tsc) {
     writer.tnt(round < kRounds ? 1 : 0, 1);
   }
   writer.end(code.end);
-  bytes.resize(writer.size_bytes());  // what the writer left behind it goes
-  bytes.resize((bytes.size() + 7) / 8 * 8);
+  pad(bytes, writer.size_bytes());
   return bytes;
 }
 
@@ -158,7 +163,8 @@ size_t packet_border(std::span<const std::byte> trace, size_t from, size_t wante
   pt::PacketReader reader(trace);
   reader.seek(from);
   pt::Packet packet;
-  while (reader.offset() < wanted && reader.next(packet) == pt::ReadStatus::kPacket) {
+  while (reader.offset() < wanted) {
+    if (reader.next(packet) != pt::ReadStatus::kPacket) return trace.size();
   }
   return reader.offset();
 }
@@ -183,7 +189,7 @@ std::vector<std::byte> thread_trace(const TracedThread& thread) {
     }
     writer.end(code.end);
   }
-  bytes.resize((writer.size_bytes() + 7) / 8 * 8);
+  pad(bytes, writer.size_bytes());
   return bytes;
 }
 
