@@ -171,6 +171,33 @@ TEST_F(InheritTest, AChildProcessHasTheDescriptorsAndNotTheMappings) {
   EXPECT_EQ(kernel.event_count(), 0U);
 }
 
+// A PMU that takes as many events as it likes.
+int places = 0;
+constexpr event::Pmu kFussy{
+    .name = "fussy", .type = 200, .software_context = true, .event_init = [](event::Event&) {
+      return places-- > 0 ? 0 : ENOMEM;
+    }};
+
+TEST_F(InheritTest, A12_ACloneThatFailsLeavesNothing) {
+  kernel.add_pmu(kFussy);
+  places = 3;
+  const int leader = opened(inherited_attr(tracer(101)), -1, 0);
+  const int first = opened(inherited_attr(sampler(64)), leader, 0);
+  const int second = opened(inherited_attr(attr_of(kFussy.type)), leader, 0);
+  for (const bool thread : {false, true}) {
+    places = 0;
+    const size_t events = kernel.event_count();
+    EXPECT_EQ(kernel.clone(tid, thread), -ENOMEM);
+    EXPECT_EQ(kernel.event_count(), events);
+    for (const int fd : {leader, first, second}) {
+      EXPECT_TRUE(event(fd).children.empty());
+    }
+    EXPECT_EQ(event(leader).refcount.load(), 2U) << "its own and its sampler's";
+  }
+  places = 1;
+  EXPECT_NE(kernel.inherited(event(second), cloned()), nullptr);
+}
+
 TEST_F(InheritTest, A11_AnExclusivePmusChildrenCountAsUsers) {
   const int fd = opened(inherited_attr(tracer(100)));
   const Tid child = cloned();
