@@ -323,7 +323,7 @@ class ShortSnapshot : public SampleTest, public ::testing::WithParamInterface<in
 
 // Stale ring bytes must not come out when a snapshot is short, empty, failed or lies about its
 // size.
-TEST_P(ShortSnapshot, IsZeroFilledToThePromisedSize) {
+TEST_P(ShortSnapshot, K16_IsZeroFilledToThePromisedSize) {
   Event& sampler = group_.add_sampler(PERF_SAMPLE_AUX, 4096);
   std::memset(memory_.data(), 0xaa, memory_.data_bytes());  // what older records left
   group_.script.snapshot = [](Event&, OutputHandle& handle, uint64_t) {
@@ -355,7 +355,7 @@ TEST_F(SampleTest, ASnapshotThatDeliversTooMuchIsCutToThePromisedSize) {
 }
 
 // In u16 a record that STACK_USER filled to 65528 made the AUX size wrap round.
-TEST_F(SampleTest, MaximalStackAndAuxDoNotWrap) {
+TEST_F(SampleTest, K15_MaximalStackAndAuxDoNotWrap) {
   perf_event_attr attr =
       sampler_attr(PERF_SAMPLE_STACK_USER | PERF_SAMPLE_WEIGHT | PERF_SAMPLE_AUX, 65528);
   attr.sample_stack_user = 65528;

@@ -115,7 +115,7 @@ TEST(IntelPtFullTrace, E5_ALateReaderMakesTheUnitStopAndTheEventGoOff) {
   EXPECT_EQ(reader.stream(), traced(0, 8 * kPage + 500));
 }
 
-TEST(IntelPtFullTrace, FromEmptyToFullBetweenTwoUpdatesIsFull) {
+TEST(IntelPtFullTrace, K6_FromEmptyToFullBetweenTwoUpdatesIsFull) {
   // From the area's begin, and from elsewhere: the unit itself goes round there, and the place
   // where it stops is the one where it began.
   for (const uint64_t first : {0, 3, 7}) {
@@ -276,7 +276,7 @@ TEST(IntelPtFullTrace, NoSamplesFromNormalMode) {
 }
 
 // 4 GiB in one session, and an area of 8 GiB that goes from empty to full: offsets past 32 bits.
-TEST(IntelPtFullTrace, AreasOfManyGigabytes) {
+TEST(IntelPtFullTrace, K7_AreasOfManyGigabytes) {
   PtSetup setup = normal_mode(uint64_t{8} << 18, true, uint64_t{5} << 30);
   setup.max_region_shift = 22;
   PtGroup group(setup);

@@ -160,7 +160,7 @@ TEST_P(IntelPtTest, C3_BytesThatTheStopPushesOutAreIncluded) {
   EXPECT_EQ(group_.sample(sampler), traced(1024 - kRequest, 1024));
 }
 
-TEST_P(IntelPtTest, AFullLapBetweenTwoUpdatesReportsAFullBuffer) {
+TEST_P(IntelPtTest, K6_AFullLapBetweenTwoUpdatesReportsAFullBuffer) {
   const auto size = static_cast<int64_t>(aux_bytes() < 32768 ? aux_bytes() : 32768);
   Event& sampler = group_.add_sampler(static_cast<uint32_t>(size));
   group_.start();
@@ -225,7 +225,7 @@ TEST_F(IntelPtRules, C4_SizeZeroWhenTheLeaderIsOff) {
 
 // stop() clears handle_nmi, then stops the unit. A snapshot that hits in between finds "not
 // running" and a unit that runs: it must stop it before copying, and must not start it again.
-TEST_F(IntelPtRules, SnapshotBetweenClearingHandleNmiAndStoppingTheUnit) {
+TEST_F(IntelPtRules, K3_SnapshotBetweenClearingHandleNmiAndStoppingTheUnit) {
   group_.start();
   group_.unit.trace(1000);
   bool once = false, on_after_snapshot = true;
@@ -274,7 +274,7 @@ TEST_F(IntelPtRules, ASnapshotNeverCopiesFromARunningUnit) {
   }
 }
 
-TEST_F(IntelPtRules, StopWithoutUpdateThenStartKeepsTheSession) {
+TEST_F(IntelPtRules, K4_StopWithoutUpdateThenStartKeepsTheSession) {
   group_.start();
   group_.unit.trace(40);
   group_.stop(0);
@@ -319,7 +319,7 @@ bool holds_psb(const Bytes& bytes) {
 
 // Upstream, a trace that a snapshot has interrupted goes on without a PSB, and a small sample then
 // holds none. (The pattern has 0x02 and 0x82 in it, but not one after the other.)
-TEST_F(IntelPtRules, AfterASnapshotTheTraceGoesOnWithAPsb) {
+TEST_F(IntelPtRules, K19_AfterASnapshotTheTraceGoesOnWithAPsb) {
   group_.unit.emits_psb = true;
   group_.start();
   group_.unit.trace(60);
@@ -386,7 +386,7 @@ TEST(IntelPtRule, WithoutAnAuxAreaNothingStarts) {
 }
 
 // An area of 8 GiB, and 12 GiB of trace through it: only the last page is ever touched.
-TEST(IntelPtRule, AreasOfManyGigabytes) {
+TEST(IntelPtRule, K7_AreasOfManyGigabytes) {
   PtSetup setup;
   setup.aux_bytes = uint64_t{8} << 30;
   setup.max_region_shift = 22;

@@ -94,7 +94,7 @@ class PtBufferTest : public ::testing::Test {
 };
 
 // Errata TGL052, ADL037, RPL017: a single range larger than a page may hold wrong data.
-TEST_F(PtBufferTest, SingleRangesForOnePageInOverwriteModeOnly) {
+TEST_F(PtBufferTest, K5_SingleRangesForOnePageInOverwriteModeOnly) {
   ASSERT_EQ(setup(kPage, kAllCaps, true), 0);
   EXPECT_TRUE(buffer_.single());
   ASSERT_EQ(setup(2 * kPage, kAllCaps, true), 0);
