@@ -104,13 +104,21 @@ struct Sampler {
 };
 inline constexpr size_t kMaxSamplers = 8;
 
+enum class TraceMode : uint32_t {
+  kSample,    // AUX samples
+  kFull,      // the recorder takes all AUX data, in order; what finds no room is lost
+  kSnapshot,  // the recorder copies the newest when it is asked to
+};
+
 // Recorder -> unit, one message right after accept().
 struct SessionConfig {
   uint32_t magic = kMagic;
   uint32_t version = kVersion;
-  Sampler samplers[kMaxSamplers];  // the first is a kernel event; windows are for that alone
+  Sampler samplers[kMaxSamplers];  // windows are for the first alone, a kernel event
   uint32_t sampler_count = 1;
-  uint32_t reserved = 0;
+  TraceMode mode = TraceMode::kSample;
+  // Continuous tracing: interrupts the program now and then, to bring it into the code cache.
+  perf_event_attr entry{};
   perf_event_attr leader{};  // the intel_pt-like AUX leader
   uint64_t leader_id = 0;
   uint32_t data_pages = 0;        // per thread, 2^n
@@ -158,7 +166,16 @@ struct SlotHeader {
   std::atomic<uint32_t> pid{0};
   uint32_t reserved = 0;
   Counters counters;
+  // Continuous tracing: bytes of the AUX area written since the slot was claimed (by the thread),
+  // and in full trace, read (by the recorder).
+  std::atomic<uint64_t> aux_written{0};
+  std::atomic<uint64_t> aux_read{0};
+  // Full trace: bytes that found no room, and where the trace went on after the last of them.
+  std::atomic<uint64_t> aux_lost{0};
+  std::atomic<uint64_t> aux_lost_at{0};
 };
+// What a thread may write behind aux_written before it says so.
+inline constexpr uint64_t kAuxAheadBytes = 16384;
 static_assert(sizeof(SlotHeader) <= kPageBytes);
 
 struct ProcessHeader {

@@ -58,6 +58,7 @@ class ChannelTest : public ::testing::Test {
             true,
             scratch_,
             [this](uint64_t time_ns, std::span<const std::byte>) { times_.push_back(time_ns); },
+            {},
             {}};
   }
 

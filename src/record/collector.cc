@@ -92,6 +92,7 @@ void Collector::finish(const std::vector<std::string>& recorder_command_line) {
   round();
   for (TracedProcess& process : processes_) {
     if (!process.ended()) ++summary_.still_running;
+    if (takes_last_snapshot()) process.snapshot(context(), plan_.events.snapshot.bytes);
     retire(process);
   }
   stop_sampling();
@@ -102,6 +103,7 @@ void Collector::finish(const std::vector<std::string>& recorder_command_line) {
   summary_.file_bytes = writer_.file_bytes();
   summary_.file_complete = !failure_;
   summary_.event_name = plan_.event_name;
+  summary_.continuous = plan_.config.continuous != 0;
   if (kernel_side_band_) summary_.coverage = census_.coverage(plan_.config.inherit_children == 0);
 }
 
@@ -135,6 +137,7 @@ void Collector::drain_processes() {
     if (!kernel_side_band_) {
       synthetic_side_band_.end_process(process->pid(), monotonic_ns(), take_side_band_);
     }
+    if (takes_last_snapshot()) process->snapshot(drain_context, plan_.events.snapshot.bytes);
     retire(*process);
     process = processes_.erase(process);
   }
@@ -195,6 +198,51 @@ void Collector::retire(TracedProcess& process) {
   summary_.units.add(process.unit_totals());
 }
 
+// The bytes go to the file at once, the record that tells of them in its turn.
+void Collector::take_aux(const AuxPiece& piece) {
+  if (failure_) return;
+  perfdata::AuxtraceRecord trace;
+  trace.size_bytes = piece.first.size() + piece.second.size();
+  trace.offset = piece.offset;
+  trace.reference = monotonic_ns();
+  trace.index = aux_index(piece);
+  trace.tid = static_cast<uint32_t>(piece.owner.tid);
+  trace.cpu = ~uint32_t{0};
+  abi::AuxRecord told;
+  told.aux_offset = piece.offset;
+  told.aux_size_bytes = trace.size_bytes;
+  told.flags = piece.flags;
+  told.id.pid = static_cast<uint32_t>(piece.owner.pid);
+  told.id.tid = trace.tid;
+  told.id.time_ns = trace.reference;
+  told.id.id = plan_.config.leader_id;
+  ByteWriter record;
+  abi::append_aux(record, side_band_format_, told);
+  queue_.push(trace.reference, record.bytes());
+  add_saturating(summary_.records.aux_bytes, trace.size_bytes);
+  check(writer_.append_auxtrace(trace, piece.first, piece.second));
+}
+
+// perf numbers AUX areas; here each thread has one of its own.
+uint32_t Collector::aux_index(const AuxPiece& piece) {
+  const auto key = std::make_tuple(piece.owner.pid, piece.owner.tid, piece.buffer);
+  return aux_indices_.try_emplace(key, static_cast<uint32_t>(aux_indices_.size())).first->second;
+}
+
+// What a process did last can be had until its memory is let go.
+bool Collector::takes_last_snapshot() const {
+  return plan_.config.mode == channel::TraceMode::kSnapshot && plan_.events.snapshot.on_exit;
+}
+
+void Collector::snapshot() {
+  if (failure_) return;
+  const TracedProcess::Context drain_context = context();
+  for (TracedProcess& process : processes_) {
+    process.snapshot(drain_context, plan_.events.snapshot.bytes);
+  }
+  ++summary_.snapshots;
+}
+
 void Collector::write_until(uint64_t cutoff_ns) {
   if (failure_) return;
   const size_t count = queue_.take_until(
@@ -232,7 +280,8 @@ TracedProcess::Context Collector::context() {
       kernel_side_band_.has_value(),
       *scratch_,
       [this](uint64_t time_ns, std::span<const std::byte> record) { queue_.push(time_ns, record); },
-      {}};
+      {},
+      [this](const AuxPiece& piece) { take_aux(piece); }};
   if (!kernel_side_band_) {
     result.new_thread = [this](pid_t pid, pid_t tid) {
       synthetic_side_band_.add_thread(pid, tid, read_thread_name(pid, tid), previous_round_ns_,

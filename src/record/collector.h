@@ -13,10 +13,12 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "perfdata/writer.h"
@@ -42,6 +44,8 @@ class Collector {
   void add(Connection connection);
   // One pass over all sources. After a failure it does nothing.
   void round();
+  // Snapshot mode: the newest AUX bytes of all threads go to the file.
+  void snapshot();
   // Drains once more, writes what was held back and closes the file with its feature sections.
   void finish(const std::vector<std::string>& recorder_command_line);
 
@@ -62,6 +66,9 @@ class Collector {
   void note_side_band(const abi::Record& record);
   void retire(TracedProcess& process);
   void tell_lost_samples();
+  void take_aux(const AuxPiece& piece);
+  [[nodiscard]] uint32_t aux_index(const AuxPiece& piece);
+  [[nodiscard]] bool takes_last_snapshot() const;
   void write_until(uint64_t cutoff_ns);
   void check(Status status);
   void stop_sampling();
@@ -81,6 +88,7 @@ class Collector {
   RecordQueue queue_;
   std::list<TracedProcess> processes_;
   std::unique_ptr<event::RecordScratch> scratch_ = std::make_unique<event::RecordScratch>();
+  std::map<std::tuple<pid_t, pid_t, uint32_t>, uint32_t> aux_indices_;
   uint64_t previous_round_ns_;
   uint64_t next_flush_ns_ = 0;
   double fill_ = 0;

@@ -24,13 +24,20 @@ Result<RecorderSignals> RecorderSignals::block() {
   return signals;
 }
 
-void RecorderSignals::forward(pid_t command, const std::function<bool(pid_t)>& is_traced) {
+bool RecorderSignals::forward(pid_t command, const std::function<bool(pid_t)>& is_traced,
+                              bool takes_usr2) {
+  bool took = false;
   signalfd_siginfo info{};
   while (::read(fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    if (takes_usr2 && info.ssi_signo == SIGUSR2) {
+      took = true;
+      continue;
+    }
     const bool from_terminal = info.ssi_code == SI_KERNEL;
     if (from_terminal || is_traced(static_cast<pid_t>(info.ssi_pid))) continue;
     ::kill(command, static_cast<int>(info.ssi_signo));
   }
+  return took;
 }
 
 }  // namespace auxtrail::record

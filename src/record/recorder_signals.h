@@ -19,7 +19,8 @@ class RecorderSignals {
 
   // Passes on what has arrived to `command`, but not what the terminal sent (the whole foreground
   // group has it) nor what a process for which `is_traced` holds sent to its group.
-  void forward(pid_t command, const std::function<bool(pid_t)>& is_traced);
+  // In snapshot mode SIGUSR2 is the recorder's own: returns whether one came.
+  bool forward(pid_t command, const std::function<bool(pid_t)>& is_traced, bool takes_usr2);
 
   // The mask as it was before block(): the command's.
   [[nodiscard]] const sigset_t& original_mask() const { return original_mask_; }

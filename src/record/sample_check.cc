@@ -64,7 +64,9 @@ SampleCheck::Accepted SampleCheck::check_sample(std::span<std::byte> record, con
   if (sampler == nullptr) return {};
   if (abi::parse_sample(view, sampler->format, sample) != abi::ParseStatus::kOk) return {};
   if (!believable(sample.id, owner, now_ns)) return {};
-  if (sample.aux.size() > sampler->max_aux_bytes || !has_trace_start(sample.aux)) return {};
+  const bool needs_trace = sampler->max_aux_bytes != 0;
+  if (sample.aux.size() > sampler->max_aux_bytes || (needs_trace && !has_trace_start(sample.aux)))
+    return {};
   overwrite_misc(record, PERF_RECORD_MISC_USER);
   overwrite_pid_tid(
       record, abi::sample_field_offset(sampler->format.sample_type, abi::SampleField::kTid), owner);

@@ -107,10 +107,12 @@ void wait_for_work(const Prepared& prepared, int timeout_ms) {
 // Until the command ends. Returns its wait status.
 int record_until_end(Prepared& prepared, Collector& collector) {
   Pace pace;
+  const bool snapshots = prepared.plan.config.mode == channel::TraceMode::kSnapshot;
   while (true) {
     wait_for_work(prepared, pace.interval_ms());
-    prepared.signals.forward(prepared.workload.pid(),
-                             [&](pid_t pid) { return collector.knows(pid); });
+    const bool asked = prepared.signals.forward(
+        prepared.workload.pid(), [&](pid_t pid) { return collector.knows(pid); }, snapshots);
+    if (asked) collector.snapshot();
     const auto status = prepared.workload.try_wait();
     if (status) return *status;
     for (Connection& connection : prepared.server->take()) collector.add(std::move(connection));

@@ -49,6 +49,7 @@ perf_event_attr sampler_attr(const Sampler& sampler) {
   perf_event_attr attr = sampler.attr;
   set_common(attr);
   attr.sample_type = kSamplerSampleType;
+  if (attr.aux_sample_size == 0) attr.sample_type &= ~uint64_t{PERF_SAMPLE_AUX};
   return attr;
 }
 
@@ -81,19 +82,19 @@ Status check_ring(const RecordOptions& options, const Sampler& sampler) {
   return {};
 }
 
-// What this version records: AUX samples at one event.
+// What this version does not record.
 Status check_unit(const RecordOptions& options, const EventChoice& events) {
   const auto own_counter = [](const Sampler& sampler) {
     return sampler.counter != Counter::kKernel || sampler.counts_only;
   };
-  if (events.mode == TraceMode::kSample && events.samplers.size() < channel::kMaxSamplers &&
+  if (events.samplers.size() < channel::kMaxSamplers && events.leader.filters.empty() &&
       std::none_of(events.samplers.begin(), events.samplers.end(), own_counter)) {
     return {};
   }
   return fail({"set up the trace unit", fmt::format("-e {}", options.event),
-               "this version does not record full trace, snapshots, more than seven events or the "
-               "unit's own counters",
-               "use one event that interrupts the program"});
+               "this version does not record more than seven events, the unit's own counters, :S "
+               "groups or --filter",
+               "use events that interrupt the program"});
 }
 
 // What a program dies of, with how it got there: the newest AUX bytes that any sampler takes.
@@ -111,7 +112,20 @@ channel::Sampler fatal_signal_sampler(const channel::SessionConfig& config) {
         std::max(sampler.attr.aux_sample_size, config.samplers[i].attr.aux_sample_size);
     sampler.attr.inherit = config.samplers[i].attr.inherit;
   }
+  if (sampler.attr.aux_sample_size == 0) sampler.attr.sample_type &= ~uint64_t{PERF_SAMPLE_AUX};
   return sampler;
+}
+
+// Once a millisecond of CPU time, for threads that run natively.
+perf_event_attr entry_attr(const RecordOptions& options) {
+  Sampler sampler;
+  sampler.attr.type = PERF_TYPE_SOFTWARE;
+  sampler.attr.config = PERF_COUNT_SW_TASK_CLOCK;
+  sampler.attr.sample_period = 1000000;
+  sampler.attr.exclude_kernel = 1;
+  sampler.attr.exclude_hv = 1;
+  sampler.attr.inherit = options.inherit ? 1 : 0;
+  return trigger_attr(sampler);
 }
 
 void add_sampler(SessionPlan& plan, channel::Sampler sampler, const std::string& name) {
@@ -127,6 +141,8 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   SessionPlan plan;
   AUXTRAIL_ASSIGN(plan.events, choose_events(options, machine));
   AUXTRAIL_TRY(check_unit(options, plan.events));
+  static_assert(static_cast<int>(TraceMode::kSnapshot) ==
+                static_cast<int>(channel::TraceMode::kSnapshot));
   plan.intel_pt = machine.intel_pt;
   plan.warnings = plan.events.warnings;
   channel::SessionConfig& config = plan.config;
@@ -150,6 +166,8 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   config.data_pages = options.data_pages;
   config.aux_pages = plan.events.aux_pages;
   config.inherit_children = options.inherit ? 1 : 0;
+  config.mode = static_cast<channel::TraceMode>(plan.events.mode);
+  config.entry = entry_attr(options);
   config.continuous = plan.events.unit == UnitKind::kContinuous ? 1 : 0;
   config.psb_period_bytes = static_cast<uint32_t>(psb_period_bytes(plan.events.leader.attr.config));
   return plan;

@@ -16,7 +16,7 @@ constexpr double kMiB = 1024.0 * 1024.0;  // perf's "MB"
 std::string trigger_text(const Summary& summary) {
   std::vector<std::string> parts;
   if (summary.kernel_triggers != 0 || summary.processes == 0) {
-    parts.push_back("kernel event " + summary.event_name);
+    parts.push_back(summary.event_name.empty() ? "none" : "kernel event " + summary.event_name);
   }
   for (const auto& [sys_errno, processes] : summary.trigger_refusals) {
     const std::string why =
@@ -73,6 +73,8 @@ std::string losses_line(const Summary& summary) {
        "overflows of a process that replaced the trace unit's signal handlers"},
       {units.no_slot_overflows, "overflows of threads beyond the 64 of a process"},
       {units.deferred, "overflows came late (SIGTRAP was blocked)"},
+      {records.aux_lost_bytes,
+       "bytes of trace found no room in the AUX area (-m DATA,AUX gives it more)"},
       {records.bad_records, "records refused (damaged by the program)"},
       {records.bad_rings, "rings found damaged"},
       {records.orphan_slots, "rings of unknown threads"},
@@ -84,6 +86,20 @@ std::string losses_line(const Summary& summary) {
     if (loss.count != 0) parts.push_back(fmt::format("{} {}", loss.count, loss.text));
   }
   return parts.empty() ? "" : fmt::format("Lost: {}", fmt::join(parts, ", "));
+}
+
+// Continuous trace has no windows: it stops where the program must run natively.
+std::string continuous_line(const UnitTotals& units) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < channel::kReasonCount; ++i) {
+    if (units.ended_by[i] == 0 || gives_no_sample(static_cast<channel::Reason>(i))) continue;
+    parts.push_back(fmt::format("{} {}", units.ended_by[i], channel::kReasonNames[i]));
+  }
+  return fmt::format(
+      "Continuous trace: {} branches; left for native code: {}; {} superblocks "
+      "translated",
+      units.branches, parts.empty() ? "never" : fmt::format("{}", fmt::join(parts, ", ")),
+      units.blocks_translated);
 }
 
 std::string windows_line(const UnitTotals& units) {
@@ -146,7 +162,8 @@ std::vector<std::string> summary_lines(const Summary& summary) {
                                     : "Side-band made from /proc (" + summary.side_band_note +
                                           "): short-lived code is missed";
   for (const std::string& text :
-       {captured_line(summary), losses_line(summary), windows_line(summary.units),
+       {captured_line(summary), losses_line(summary),
+        summary.continuous ? continuous_line(summary.units) : windows_line(summary.units),
         processes_line(summary), side_band}) {
     if (!text.empty()) lines.push_back("[ auxtrail record: " + text + " ]");
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include "record/clock.h"
 #include "record/proc_process.h"
@@ -17,7 +18,8 @@ using channel::SlotState;
 TracedProcess::TracedProcess(Connection connection, const channel::SessionConfig& config)
     : connection_(std::move(connection)),
       data_pages_(config.data_pages),
-      aux_pages_(config.aux_pages) {}
+      aux_pages_(config.aux_pages),
+      mode_(config.mode) {}
 
 void TracedProcess::answer_stop_request() {
   std::atomic<uint32_t>& request = header().stop_requested;
@@ -33,7 +35,9 @@ void TracedProcess::drain(const Context& context) {
   for (uint32_t index = 0; index < channel::kSlotCount; ++index) {
     Slot& slot = slots_[index];
     if (!slot.touched) continue;
-    if (slot.tied || tie(index, context)) drain_slot(slot, context);
+    if (!slot.tied && !tie(index, context)) continue;
+    drain_slot(slot, context);
+    if (mode_ == channel::TraceMode::kFull) drain_aux(index, context);
   }
 }
 
@@ -60,6 +64,8 @@ bool TracedProcess::tie(uint32_t index, const Context& context) {
   slot.reader =
       event::RingReader(at.control, at.data, size_t{data_pages_} * channel::kPageBytes, tail);
   slot.tied = true;
+  slot.buffer = buffers_++;
+  slot.aux_read = slot.aux_lost = slot.aux_copied = 0;
   if (context.new_thread && owner->tid != owner->pid) context.new_thread(owner->pid, owner->tid);
   return true;
 }
@@ -108,6 +114,81 @@ void TracedProcess::drain_slot(Slot& slot, const Context& context) {
   record_totals_.bad_rings +=
       after.bad_heads - before.bad_heads + after.corrupt_headers - before.corrupt_headers;
   record_totals_.bad_ring_bytes += after.dropped_bytes - before.dropped_bytes;
+}
+
+AuxPiece TracedProcess::piece(uint32_t index, uint64_t from, uint64_t to) const {
+  const Slot& slot = slots_[index];
+  const uint64_t size = uint64_t{aux_pages_} * channel::kPageBytes;
+  const std::byte* const area = view(index).aux;
+  const uint64_t start = from & (size - 1);
+  const uint64_t first = std::min(to - from, size - start);
+  AuxPiece piece;
+  piece.owner = slot.owner;
+  piece.buffer = slot.buffer;
+  piece.offset = from + slot.aux_lost;
+  piece.first = {area + start, first};
+  piece.second = {area, to - from - first};
+  return piece;
+}
+
+void TracedProcess::drain_aux(uint32_t index, const Context& context) {
+  Slot& slot = slots_[index];
+  channel::SlotHeader& header = *view(index).header;
+  const uint64_t size = uint64_t{aux_pages_} * channel::kPageBytes;
+  const uint64_t lost = header.aux_lost.load(std::memory_order_relaxed);
+  const uint64_t lost_at = header.aux_lost_at.load(std::memory_order_relaxed);
+  const uint64_t written = header.aux_written.load(std::memory_order_acquire);
+  if (written - slot.aux_read > size) {  // scribbled over
+    ++record_totals_.bad_rings;
+    slot.aux_read = written;
+    return;
+  }
+  fill_ = std::max(fill_, static_cast<double>(written - slot.aux_read) / static_cast<double>(size));
+  const auto take = [&](uint64_t to, uint64_t flags) {
+    if (to == slot.aux_read) return;
+    AuxPiece part = piece(index, slot.aux_read, to);
+    part.flags = flags;
+    context.take_aux(part);
+    slot.aux_read = to;
+  };
+  // The trace has a hole in front of `lost_at`.
+  if (lost != slot.aux_lost && lost_at - slot.aux_read <= written - slot.aux_read) {
+    take(lost_at, PERF_AUX_FLAG_TRUNCATED);
+    add_saturating(record_totals_.aux_lost_bytes, lost - slot.aux_lost);
+    slot.aux_lost = lost;
+  }
+  take(written, 0);
+  header.aux_read.store(slot.aux_read, std::memory_order_release);
+}
+
+void TracedProcess::snapshot(const Context& context, uint64_t bytes) {
+  find_slots();
+  for (uint32_t index = 0; index < channel::kSlotCount; ++index) {
+    if (slots_[index].touched && (slots_[index].tied || tie(index, context))) {
+      snapshot_slot(index, context, bytes);
+    }
+  }
+}
+
+// The thread writes on meanwhile: what it may have overwritten while we copied is left out.
+void TracedProcess::snapshot_slot(uint32_t index, const Context& context, uint64_t bytes) {
+  Slot& slot = slots_[index];
+  const channel::SlotHeader& header = *view(index).header;
+  const uint64_t size = uint64_t{aux_pages_} * channel::kPageBytes;
+  const uint64_t end = header.aux_written.load(std::memory_order_acquire);
+  const std::vector<std::byte> copy(view(index).aux, view(index).aux + size);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const uint64_t now = header.aux_written.load(std::memory_order_relaxed);
+  const uint64_t overwritten = now + channel::kAuxAheadBytes;
+  uint64_t begin = overwritten > size ? overwritten - size : 0;
+  if (bytes != 0 && end > bytes) begin = std::max(begin, end - bytes);
+  if (begin >= end || end == slot.aux_copied) return;
+  AuxPiece part = piece(index, begin, end);
+  part.flags = PERF_AUX_FLAG_OVERWRITE;
+  part.first = {copy.data() + (part.first.data() - view(index).aux), part.first.size()};
+  part.second = {copy.data(), part.second.size()};
+  slot.aux_copied = end;
+  context.take_aux(part);
 }
 
 void TracedProcess::free_slots(const Census& census, bool look_at_proc) {

@@ -23,6 +23,17 @@
 
 namespace auxtrail::record {
 
+// AUX bytes of one thread, for an AUXTRACE record: they begin and end between packets, but for the
+// begin of a snapshot.
+struct AuxPiece {
+  RingOwner owner;
+  uint32_t buffer = 0;  // numbers the thread's AUX area within its process, anew for each thread
+  uint64_t offset = 0;  // of the first byte since the thread began; grows by what was lost, too
+  uint64_t flags = 0;   // PERF_AUX_FLAG_*
+  std::span<const std::byte> first;  // the area may wrap
+  std::span<const std::byte> second;
+};
+
 class TracedProcess {
  public:
   TracedProcess(Connection connection, const channel::SessionConfig& config);
@@ -34,10 +45,14 @@ class TracedProcess {
     event::RecordScratch& scratch;
     std::function<void(uint64_t time_ns, std::span<const std::byte> record)> take;
     std::function<void(pid_t pid, pid_t tid)> new_thread;  // may be empty
+    std::function<void(const AuxPiece& piece)> take_aux;
   };
 
   // Hands all new samples and LOST records to context.take.
   void drain(const Context& context);
+  // Snapshot mode: hands the newest AUX bytes of all threads to context.take_aux, at most `bytes`
+  // of each (0: all there are).
+  void snapshot(const Context& context, uint64_t bytes);
   // Frees the slots of threads that are gone, which must have been drained since they ended: call
   // drain() between telling the census of their end and this. `look_at_proc` also asks /proc about
   // threads that the census does not know to have ended; they are freed when two looks miss them.
@@ -68,6 +83,10 @@ class TracedProcess {
     bool thread_missing = false;  // /proc did not know the thread at the last look
     RingOwner owner;
     event::RingReader reader;
+    uint32_t buffer = 0;
+    uint64_t aux_read = 0;
+    uint64_t aux_lost = 0;    // as the slot told last
+    uint64_t aux_copied = 0;  // up to where the last snapshot went
   };
   // The process enters a sandbox: its trigger must be gone before.
   void answer_stop_request();
@@ -75,6 +94,9 @@ class TracedProcess {
   bool tie(uint32_t index, const Context& context);
   [[nodiscard]] std::optional<RingOwner> owner_of(uint32_t inner_tid, const Context& context) const;
   void drain_slot(Slot& slot, const Context& context);
+  void drain_aux(uint32_t index, const Context& context);
+  void snapshot_slot(uint32_t index, const Context& context, uint64_t bytes);
+  AuxPiece piece(uint32_t index, uint64_t from, uint64_t to) const;
   void free_slot(uint32_t index);
   [[nodiscard]] channel::SlotView view(uint32_t index) const;
   [[nodiscard]] channel::ProcessHeader& header() const;
@@ -82,6 +104,8 @@ class TracedProcess {
   Connection connection_;
   uint32_t data_pages_;
   uint32_t aux_pages_;
+  channel::TraceMode mode_;
+  uint32_t buffers_ = 0;
   std::array<Slot, channel::kSlotCount> slots_;
   uint32_t maps_changed_seen_ = 0;
   double fill_ = 0;

@@ -26,19 +26,51 @@ constexpr greg_t kTrapFlag = 0x100;
 // Room for a log's packets and for what else may come before the next commit(): a PSB+, TIP.PGE,
 // TIP.PGD.
 constexpr size_t kMaxUnits = 1024;  // of a stretch
+static_assert(channel::kAuxAheadBytes >= packet_room(0) + kMaxUnits * kMaxPackedUnitBytes + 400);
 constexpr size_t kRoomBytes =
     packet_room(0) + kMaxUnits * kMaxPackedUnitBytes + 4 * pt::PacketWriter::kMaxHeaderBytes;
 
 void start_stretch(Thread& thread) { start_log(thread, window_config.stretch_units); }
 
+// Full trace: whether the recorder has read enough for the next stretches.
+bool has_room(const Thread& thread) {
+  const channel::SlotHeader& slot = *thread.slot.header;
+  const uint64_t unread = slot.aux_written.load(std::memory_order_relaxed) -
+                          slot.aux_read.load(std::memory_order_acquire);
+  return unread + 2 * kRoomBytes <= uint64_t{session.config.aux_pages} * channel::kPageBytes;
+}
+
+// Gives the recorder some time to make room: a trace with holes is worth less than a slow program.
+void wait_for_room(Thread& thread) {
+  constexpr int kTries = 400;
+  const timespec pause{0, 50000};
+  for (int i = 0; i < kTries && !has_room(thread); ++i) {
+    (void)sys::call(SYS_nanosleep, sys::arg(&pause), 0);
+  }
+  thread.choked = !has_room(thread);
+}
+
 // Where in the writer's stretch the next PSB is due.
 void schedule_psb(Thread& thread) {
   const int64_t due = static_cast<int64_t>(window_config.psb_period_bytes) - thread.since_psb;
   thread.psb_due_bytes = due > 0 ? static_cast<size_t>(due) : 0;
+  if (thread.choked) thread.psb_due_bytes = has_room(thread) ? 0 : SIZE_MAX;
 }
 
-// The PSB that is written next, at the writer's position.
-void note_psb(Thread& thread, const pt::PacketWriter& writer) {
+// The writer starts over where it did: what it has written is lost.
+void discard(Thread& thread, pt::PacketWriter& writer) {
+  auto& lost = thread.slot.header->aux_lost;
+  lost.store(lost.load(std::memory_order_relaxed) + writer.size_bytes());
+  writer.continue_in(reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes)));
+}
+
+// The PSB that is written next, at the writer's position. It ends a loss.
+void note_psb(Thread& thread, pt::PacketWriter& writer) {
+  if (thread.choked && has_room(thread)) {
+    discard(thread, writer);
+    thread.choked = false;
+    thread.slot.header->aux_lost_at.store(thread.engine.aux().written());
+  }
   thread.history_has_psb = true;
   thread.since_psb = -static_cast<int64_t>(writer.size_bytes());
   schedule_psb(thread);
@@ -57,7 +89,13 @@ void forget_history(Thread& thread) {
 void commit(Thread& thread) {
   event::AuxArea& area = thread.engine.aux();
   const size_t bytes = thread.writer.size_bytes();
+  if (thread.choked) {
+    discard(thread, thread.writer);
+    return schedule_psb(thread);
+  }
   area.commit(bytes);
+  thread.slot.header->aux_written.store(area.written(), std::memory_order_release);
+  if (session.config.mode == channel::TraceMode::kFull && !has_room(thread)) wait_for_room(thread);
   thread.since_psb += static_cast<int64_t>(bytes);
   if (thread.code_changes != code_cache.code_changes()) forget_history(thread);
   schedule_psb(thread);

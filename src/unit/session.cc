@@ -59,7 +59,7 @@ bool receive_config(int fd, SessionConfig* config) {
   return got == sizeof *config && config->magic == channel::kMagic &&
          config->version == channel::kVersion && is_power_of_two(config->data_pages) &&
          is_power_of_two(config->aux_pages) && config->sampler_count - 1 < channel::kMaxSamplers &&
-         config->samplers[0].attr.aux_sample_size != 0;
+         (config->continuous != 0 || config->samplers[0].attr.aux_sample_size != 0);
 }
 
 bool file_size_is_limited(size_t bytes) {
@@ -171,6 +171,35 @@ void send_declined(int fd, Declined why) {
   (void)send_hello(fd, hello, nullptr, 0);
 }
 
+void add_descriptor(int fd, int* descriptors, size_t& count) {
+  if (fd >= 0) descriptors[count++] = fd;
+}
+
+void open_triggers(Hello& hello, int* descriptors, size_t& count) {
+  const SessionConfig& config = session.config;
+  hello.trigger = channel::Trigger::kKernelEvent;
+  for (uint32_t i = 0; i < config.sampler_count; ++i) {
+    const channel::Sampler& sampler = config.samplers[i];
+    if (sampler.kind != channel::Sampler::kKernelEvent) continue;
+    if (i != 0) {
+      add_descriptor(sampler_event_open(sampler.trigger, i), descriptors, count);
+      continue;
+    }
+    const OpenTrigger trigger = trigger_open(sampler.trigger);
+    hello.trigger = trigger.kind;
+    hello.trigger_errno = trigger.kernel_errno;
+    hello.timer_hz = trigger.timer_hz;
+    if (trigger.timer_hz != 0) {
+      window_config.periods[0] = window_config.period_ns = 1000000000 / trigger.timer_hz;
+      cap_period();
+    }
+    add_descriptor(trigger.fd, descriptors, count);
+  }
+  if (config.continuous != 0 && hello.trigger == channel::Trigger::kKernelEvent) {
+    add_descriptor(entry_event_open(config.entry), descriptors, count);
+  }
+}
+
 bool start_on(int fd) {
   if (!receive_config(fd, &session.config)) return false;
   configure_windows(session.config);
@@ -190,27 +219,9 @@ bool start_on(int fd) {
   hello.pid = window_config.pid;
   hello.memory_bytes = bytes;
   if (session.config.continuous != 0) watch_all_signals();
-  const OpenTrigger trigger = trigger_open(session.config.samplers[0].trigger);
-  hello.trigger = trigger.kind;
-  hello.trigger_errno = trigger.kernel_errno;
-  hello.timer_hz = trigger.timer_hz;
-  if (trigger.timer_hz != 0) {
-    window_config.periods[0] = window_config.period_ns = 1000000000 / trigger.timer_hz;
-    cap_period();
-  }
   int descriptors[channel::kMaxDescriptors] = {memfd};
   size_t count = 1;
-  if (trigger.fd >= 0) descriptors[count++] = trigger.fd;
-  for (uint32_t i = 1; i < session.config.sampler_count; ++i) {
-    const channel::Sampler& sampler = session.config.samplers[i];
-    if (sampler.kind != channel::Sampler::kKernelEvent) continue;
-    const int more = sampler_event_open(sampler.trigger, i);
-    if (more >= 0) descriptors[count++] = more;
-  }
-  if (session.config.continuous != 0 && trigger.kind == channel::Trigger::kKernelEvent) {
-    const int entry = entry_event_open(session.config.samplers[0].trigger);
-    if (entry >= 0) descriptors[count++] = entry;
-  }
+  open_triggers(hello, descriptors, count);
   const bool sent = send_hello(fd, hello, descriptors, count);
   // The recorder holds them now, or nobody does.
   for (size_t i = 0; i < count; ++i) sys::close(descriptors[i]);
@@ -272,6 +283,11 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   thread.pt.windowed = true;
   thread.history_has_psb = false;
   thread.code_changes = code_cache.code_changes();
+  thread.choked = false;
+  slot.header->aux_written.store(0);
+  slot.header->aux_read.store(0);
+  slot.header->aux_lost.store(0);
+  slot.header->aux_lost_at.store(0);
   thread.gate_rsp = 0;
   thread.samples_due = 0;
   thread.due_address = 0;

@@ -140,6 +140,7 @@ struct Thread {
   uint64_t due_address;  // what an overflow of theirs told
   uint64_t due_weight;
   bool history_has_psb;
+  bool choked;            // full trace: there is no room, and what is written is lost
   uint32_t code_changes;  // that the history does not reach beyond
   uint64_t last_pc;       // where tracing ended last
   bool stepping;          // single-stepping to that place

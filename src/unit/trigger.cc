@@ -58,18 +58,8 @@ uint64_t period_of(const perf_event_attr& attr) {
   return attr.sample_freq != 0 ? 1000000000 / attr.sample_freq : 1000000;
 }
 
-int entry_event_open(const perf_event_attr& sampler) {
-  constexpr uint64_t kPeriodNs = 1000000;
-  perf_event_attr attr = sampler;
-  attr.type = PERF_TYPE_SOFTWARE;
-  attr.config = PERF_COUNT_SW_TASK_CLOCK;
-  attr.config1 = 0;
-  attr.config2 = 0;
-  attr.bp_type = 0;
-  attr.exclude_kernel = 1;
-  attr.freq = 0;
-  attr.sample_period = kPeriodNs;
-  const long fd = open_event(attr, kEntryCookie);
+int entry_event_open(const perf_event_attr& entry) {
+  const long fd = open_event(entry, kEntryCookie);
   return sys::is_error(fd) ? -1 : static_cast<int>(fd);
 }
 

@@ -24,9 +24,8 @@ uint64_t period_of(const perf_event_attr& attr);
 // trigger_open() opens. Its descriptor, or -1.
 int sampler_event_open(const perf_event_attr& trigger, uint32_t number);
 
-// The event that brings threads into the code cache in continuous tracing: for samplers that are no
-// clocks. Its descriptor, or -1.
-int entry_event_open(const perf_event_attr& sampler);
+// The entry event (SessionConfig::entry). Its descriptor, or -1.
+int entry_event_open(const perf_event_attr& entry);
 
 // Opens the trigger for the calling thread. A kernel event also covers threads created later; with
 // timers, trigger_start_thread() must run in each new thread.
