@@ -58,6 +58,14 @@ long give_id(const PerfEvent& event, uint64_t address) {
   return 0;
 }
 
+// Only watchpoints can be changed, and those not here.
+long modify(const PerfEvent& event, uint64_t address, const event::AttrPolicy& policy) {
+  if (address == 0) return -EFAULT;
+  const event::AttrCopy copy = event::copy_attr(reinterpret_cast<std::byte*>(address), policy);
+  if (copy.error != 0) return -copy.error;
+  return copy.attr.v7.type == event.attr.type ? -EOPNOTSUPP : -EINVAL;
+}
+
 }  // namespace
 
 long Kernel::ioctl(Tid caller, int fd, uint64_t request, uint64_t argument) {
@@ -89,10 +97,10 @@ long Kernel::ioctl(Tid caller, int fd, uint64_t request, uint64_t argument) {
     case PERF_EVENT_IOC_ID:
       return give_id(event, argument);
     case PERF_EVENT_IOC_SET_OUTPUT: {
-      if (static_cast<int>(argument) == -1) return -set_output(event, nullptr);
+      const bool nowhere = static_cast<int>(argument) == -1;
       const File* const output = file_of(process, static_cast<int>(argument));
-      if (output == nullptr) return -EBADF;
-      result = -set_output(event, output->event);
+      if (!nowhere && output == nullptr) return -EBADF;
+      result = -set_output(event, nowhere ? nullptr : output->event);
       break;
     }
     case PERF_EVENT_IOC_SET_FILTER:
@@ -102,6 +110,10 @@ long Kernel::ioctl(Tid caller, int fd, uint64_t request, uint64_t argument) {
       return -EBADF;  // there are no BPF programs
     case PERF_EVENT_IOC_PAUSE_OUTPUT:
       return pause_output(event, argument != 0);
+    case PERF_EVENT_IOC_MODIFY_ATTRIBUTES:
+      return modify(event, argument, policy_of(*process.user));
+    case PERF_EVENT_IOC_QUERY_BPF:
+      return process.user->is_perfmon ? -EINVAL : -EPERM;  // it is about tracepoints
     default:
       return -ENOTTY;
   }

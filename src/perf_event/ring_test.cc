@@ -300,6 +300,15 @@ TEST_F(RingTest, RedirectionOfTwoAuxPmus) {
 TEST_F(RingTest, WhatIsNoRequest) {
   const int fd = opened(small());
   EXPECT_EQ(ioctl(fd, _IO('$', 77)), -ENOTTY);
+  perf_event_attr attr = small();
+  const auto modify = [&] {
+    return ioctl(fd, PERF_EVENT_IOC_MODIFY_ATTRIBUTES, reinterpret_cast<uint64_t>(&attr));
+  };
+  EXPECT_EQ(modify(), -EOPNOTSUPP);
+  attr.type = PERF_TYPE_BREAKPOINT;
+  EXPECT_EQ(modify(), -EINVAL);
+  attr.size = 63;
+  EXPECT_EQ(modify(), -E2BIG);
   EXPECT_EQ(ioctl(99, PERF_EVENT_IOC_ENABLE), -EBADF);
   EXPECT_EQ(kernel.read(tid, 99, nullptr, 0), -EBADF);
   EXPECT_EQ(kernel.close(tid, 99), -EBADF);

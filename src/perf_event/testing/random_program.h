@@ -360,11 +360,29 @@ class Program {
           both("set_bpf", PERF_EVENT_IOC_SET_BPF, ~uint64_t{0}, ~uint64_t{0});
         } else if (one_in(2)) {
           both("id", PERF_EVENT_IOC_ID, 0, 0);
+        } else if (one_in(2)) {
+          modify(event);
+        } else if (one_in(2)) {
+          const long theirs = real_.ioctl(event.real, PERF_EVENT_IOC_QUERY_BPF, 0);
+          const bool knows_bpf = theirs != -EOPNOTSUPP;  // a kernel may be built without
+          const long ours = played_.ioctl(event.played, PERF_EVENT_IOC_QUERY_BPF, 0);
+          if (knows_bpf) same("query_bpf", ours, theirs);
         } else {
           both("no such ioctl", _IO('$', 77), 0, 0);
         }
         break;
     }
+  }
+
+  void modify(const Opened& event) {
+    perf_event_attr attr = random_attr(random_, -1, false);
+    if (attr.type == event.attr.type && attr.type == PERF_TYPE_BREAKPOINT) return;
+    log_ << " type " << attr.type << " of " << event.attr.type;
+    const auto request = [&](System& system, int fd) {
+      perf_event_attr copy = attr;
+      return system.ioctl(fd, PERF_EVENT_IOC_MODIFY_ATTRIBUTES, reinterpret_cast<uint64_t>(&copy));
+    };
+    same("modify", request(played_, event.played), request(real_, event.real));
   }
 
   void read() {
