@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 
+#include "abi/side_band_build.h"
 #include "analysis/sample_walk.h"
 #include "analysis/testing/traced_file.h"
 #include "perfdata/testing/command.h"
@@ -223,6 +224,62 @@ TEST(FullTraceTest, NothingIsDecodedWithoutDecoding) {
   walk.run([](const WalkedSample&) { return true; }, collector);
   EXPECT_THAT(collector.times, IsEmpty());
   EXPECT_THAT(walk.messages(), IsEmpty());
+}
+
+// ---- queues of CPUs ----
+
+void append_switch_in(ByteWriter& out, const abi::SampleFormat& format, uint32_t pid, uint32_t cpu,
+                      uint64_t time_ns) {
+  abi::SampleId id;
+  id.pid = id.tid = pid;
+  id.cpu = cpu;
+  id.time_ns = time_ns;
+  id.id = perfdata::testing::kLeaderId;
+  const size_t start = out.size();
+  out.write(perf_event_header{PERF_RECORD_SWITCH, 0, 0});
+  abi::append_trailer(out, format, id);
+  const auto size = static_cast<uint16_t>(out.size() - start);
+  std::memcpy(out.buffer().data() + start + 6, &size, sizeof(size));
+}
+
+// Two processes one after the other on CPU 2, while a third is on CPU 3: who ran is told by SWITCH
+// records.
+TEST(FullTraceTest, ACpusQueueFollowsItsSwitches) {
+  constexpr uint32_t kOther = kPid + 1;
+  constexpr uint32_t kNoTid = ~uint32_t{0};
+  TracedThread first{kPid, 1'000'000, 1000, 100, 1};
+  TracedThread second{kOther, 2'000'000, 1000, 50, 1};
+  auto trace = testing::thread_trace(first);
+  const auto more = testing::thread_trace(second);
+  trace.insert(trace.end(), more.begin(), more.end());
+  const auto file =
+      testing::full_trace_file({{{trace.size(), 0, 1, 0, kNoTid, 2}, trace}}, {}, false,
+                               [](ByteWriter& out, const abi::SampleFormat& format) {
+                                 abi::TaskRecord fork;
+                                 fork.id.id = perfdata::testing::kLeaderId;
+                                 fork.pid = fork.tid = kOther;
+                                 fork.parent_pid = fork.parent_tid = kPid;
+                                 abi::append_fork(out, format, fork);
+                                 append_switch_in(out, format, kPid, 2, 900'000);
+                                 append_switch_in(out, format, 77, 3, 1'500'000);
+                                 append_switch_in(out, format, kOther, 2, 1'999'000);
+                               });
+  auto recording = Recording::from_bytes(file, "test");
+  ASSERT_TRUE(recording) << recording.error().message();
+  struct ByProcess : TraceVisitor {
+    void on_branch(const TracePosition& position, const Branch& branch) override {
+      EXPECT_EQ(position.pid, position.tid);
+      EXPECT_EQ(position.cpu, 2);
+      branches[position.pid].push_back(branch);
+    }
+    std::map<int32_t, std::vector<Branch>> branches;
+  } visitor;
+  SampleWalk walk(*recording);
+  walk.run([](const WalkedSample&) { return true; }, visitor);
+  EXPECT_EQ(walk.statistics().traced.error_count(), 0U);
+  EXPECT_EQ(visitor.branches.size(), 2U);
+  EXPECT_EQ(visitor.branches[kPid], runs(first.rounds));
+  EXPECT_EQ(visitor.branches[kOther], runs(second.rounds));
 }
 
 // ---- Linux perf ----

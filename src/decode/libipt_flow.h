@@ -218,6 +218,7 @@ class LibiptFlow {
 
   int drain_events(int status) {
     while (status >= 0 && (status & pts_event_pending) != 0) {
+      follow_time();
       pt_event event;
       status = pt_blk_event(decoder_.get(), &event, sizeof(event));
       if (status >= 0) on_event(event);

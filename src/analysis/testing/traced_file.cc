@@ -222,7 +222,8 @@ std::vector<TracedBuffer> snapshots(const TracedThread& thread, uint32_t index, 
 }
 
 std::vector<std::byte> full_trace_file(const std::vector<TracedBuffer>& buffers,
-                                       const std::vector<TracedSample>& samples, bool snapshots) {
+                                       const std::vector<TracedSample>& samples, bool snapshots,
+                                       const MoreRecords& more) {
   auto events = perfdata::testing::intel_pt_events();
   events.back().attr.sample_type &= ~uint64_t{PERF_SAMPLE_AUX};
   events.back().attr.aux_sample_size = 0;
@@ -241,8 +242,9 @@ std::vector<std::byte> full_trace_file(const std::vector<TracedBuffer>& buffers,
       fork.id = trailer();
       fork.pid = fork.parent_pid = fork.parent_tid = kPid;
       fork.tid = tid;
-      if (tid != kPid) abi::append_fork(out, format, fork);
+      if (tid != kPid && tid != ~uint32_t{0}) abi::append_fork(out, format, fork);
     }
+    if (more) more(out, format);
     for (const TracedSample& sample : samples) {
       perfdata::testing::append_aux_sample(out, sample.ip, sample.time_ns, {}, sample.tid);
     }

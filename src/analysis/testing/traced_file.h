@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "abi/sample.h"
 #include "base/bytes.h"
 #include "decode/branch.h"
 #include "perfdata/user_records.h"
@@ -68,18 +69,21 @@ struct TracedBuffer {
   perfdata::AuxtraceRecord record;
   std::vector<std::byte> bytes;
 };
-// The thread's trace in records of at least `buffer_bytes`, in queue `index`. They end between packets, as
-// those of a trace unit do; Linux perf can't read others.
+// The thread's trace in records of at least `buffer_bytes`, in queue `index`. They end between
+// packets, as those of a trace unit do; Linux perf can't read others.
 std::vector<TracedBuffer> full_trace(const TracedThread& thread, uint32_t index,
                                      size_t buffer_bytes);
 // Copies of the newest `area_bytes`, taken after each `every_bytes` or some more, and at the end.
 std::vector<TracedBuffer> snapshots(const TracedThread& thread, uint32_t index, size_t area_bytes,
                                     size_t every_bytes);
 
+// Appends more side-band records.
+using MoreRecords = std::function<void(ByteWriter& out, const abi::SampleFormat& format)>;
+
 // The same file as traced_file(), with these records before the samples (which have no AUX bytes).
 // Threads that are not the first are told of by FORK.
 std::vector<std::byte> full_trace_file(const std::vector<TracedBuffer>& buffers,
                                        const std::vector<TracedSample>& samples = {},
-                                       bool snapshots = false);
+                                       bool snapshots = false, const MoreRecords& more = {});
 
 }  // namespace auxtrail::analysis::testing
