@@ -130,8 +130,38 @@ TEST(SessionConfig, ContinuousTraceHasAllEventsAndTheFatalSignal) {
   EXPECT_EQ(events[3].ids, std::vector<uint64_t>{kSamplerId + 2});
 }
 
-TEST(SessionConfig, OtherModesAreRefused) {
-  for (const char* event : {"intel_pt//u", "{intel_pt//u,faults}", "branches:u"}) {
+TEST(SessionConfig, FullTraceNeedsNoSampler) {
+  RecordOptions options;
+  options.event = "intel_pt//u";
+  const auto plan = plan_session(options, machine());
+  ASSERT_TRUE(plan) << plan.error().message();
+  const channel::SessionConfig& config = plan->config;
+  EXPECT_EQ(config.mode, channel::TraceMode::kFull);
+  EXPECT_EQ(config.psb_period_bytes, 16384U);  // as perf has it
+  ASSERT_EQ(config.sampler_count, 1U);
+  EXPECT_EQ(config.samplers[0].kind, channel::Sampler::kFatalSignal);
+  EXPECT_EQ(config.samplers[0].attr.sample_type & PERF_SAMPLE_AUX, 0U);
+  EXPECT_EQ(config.entry.config, PERF_COUNT_SW_TASK_CLOCK);
+  EXPECT_EQ(config.entry.sigtrap, 1U);
+}
+
+TEST(SessionConfig, SnapshotsAndSamplesBesideFullTrace) {
+  RecordOptions options;
+  options.event = "{intel_pt//u,faults:u}";
+  auto plan = plan_session(options, machine());
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->config.mode, channel::TraceMode::kFull);
+  EXPECT_EQ(plan->config.sampler_count, 2U);
+  EXPECT_EQ(plan->config.samplers[0].attr.sample_type & PERF_SAMPLE_AUX, 0U);
+  options.event = "intel_pt//u";
+  options.snapshot = SnapshotOptions{};
+  plan = plan_session(options, machine());
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->config.mode, channel::TraceMode::kSnapshot);
+}
+
+TEST(SessionConfig, WhatIsNotRecordedYetIsRefused) {
+  for (const char* event : {"branches:u", "instructions:u", "{intel_pt//u,branches:u}"}) {
     RecordOptions options;
     options.event = event;
     const auto plan = plan_session(options, machine());
