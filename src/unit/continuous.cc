@@ -58,21 +58,21 @@ void schedule_psb(Thread& thread) {
 }
 
 // The writer starts over where it did: what it has written is lost.
-void discard(Thread& thread, pt::PacketWriter& writer) {
+void discard(Thread& thread) {
   auto& lost = thread.slot.header->aux_lost;
-  lost.store(lost.load(std::memory_order_relaxed) + writer.size_bytes());
-  writer.continue_in(reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes)));
+  lost.store(lost.load(std::memory_order_relaxed) + thread.writer.size_bytes());
+  thread.writer.continue_in(reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes)));
 }
 
 // The PSB that is written next, at the writer's position. It ends a loss.
-void note_psb(Thread& thread, pt::PacketWriter& writer) {
+void note_psb(Thread& thread) {
   if (thread.choked && has_room(thread)) {
-    discard(thread, writer);
+    discard(thread);
     thread.choked = false;
     thread.slot.header->aux_lost_at.store(thread.engine.aux().written());
   }
   thread.history_has_psb = true;
-  thread.since_psb = -static_cast<int64_t>(writer.size_bytes());
+  thread.since_psb = -static_cast<int64_t>(thread.writer.size_bytes());
   schedule_psb(thread);
 }
 
@@ -90,7 +90,7 @@ void commit(Thread& thread) {
   event::AuxArea& area = thread.engine.aux();
   const size_t bytes = thread.writer.size_bytes();
   if (thread.choked) {
-    discard(thread, thread.writer);
+    discard(thread);
     return schedule_psb(thread);
   }
   area.commit(bytes);
@@ -109,7 +109,7 @@ void commit(Thread& thread) {
 // Tracing goes on at `pc`.
 void switch_on(Thread& thread, uint64_t pc) {
   if (thread.writer.size_bytes() >= thread.psb_due_bytes) {
-    note_psb(thread, thread.writer);
+    note_psb(thread);
     thread.writer.psb();
     thread.writer.tsc(next_tsc(thread, now_ns()));
     thread.writer.cbr(pt::PacketWriter::kNominalRatio);
@@ -124,7 +124,7 @@ void switch_on(Thread& thread, uint64_t pc) {
 void sample(Thread& thread, uint64_t pc) {
   commit(thread);
   if (!thread.history_has_psb) {
-    note_psb(thread, thread.writer);
+    note_psb(thread);
     thread.writer.position_only(pc, next_tsc(thread, now_ns()));
     commit(thread);
   }
@@ -299,14 +299,14 @@ void continuous_pause(Thread& thread, uint64_t pc, Reason reason) {
   if (reason != Reason::kFull) count(thread, reason);
 }
 
-void continuous_psb(Thread& thread, pt::PacketWriter& writer, uint64_t pc) {
-  writer.flush_tnt();
-  note_psb(thread, writer);
-  writer.psb_plus(pc, next_tsc(thread, now_ns()));
+void continuous_psb(Thread& thread, uint64_t pc) {
+  thread.writer.flush_tnt();
+  note_psb(thread);
+  thread.writer.psb_plus(pc, next_tsc(thread, now_ns()));
 }
 
 Reason continuous_refill(Thread& thread, uint64_t pc) {
-  if (thread.writer.size_bytes() >= thread.psb_due_bytes) continuous_psb(thread, thread.writer, pc);
+  if (thread.writer.size_bytes() >= thread.psb_due_bytes) continuous_psb(thread, pc);
   commit(thread);
   start_stretch(thread);
   if (thread.samples_due != 0) sample_from_stub(thread, pc);

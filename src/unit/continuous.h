@@ -28,8 +28,8 @@ void continuous_begin(Thread& thread, ucontext_t& context);
 // The program is going to die of `signal` at `context`, natively: takes the sample of that.
 void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& context);
 
-// A PSB+ is due and `writer` has come to the program's instruction at `pc`.
-void continuous_psb(Thread& thread, pt::PacketWriter& writer, uint64_t pc);
+// A PSB+ is due and the thread's writer has come to the program's instruction at `pc`.
+void continuous_psb(Thread& thread, uint64_t pc);
 
 // The sampler's signal found the thread in a window or a system call.
 void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& overflow);

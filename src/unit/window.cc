@@ -53,8 +53,11 @@ bool log_is_full(uint64_t position) { return (position & 0xff00) == 0; }
 
 }  // namespace
 
+// The writer stays in registers: nothing in the loop but a PSB gets its address.
 void drain(Thread& thread, uint64_t position) {
   pt::PacketWriter writer = thread.writer;
+  const size_t indirect_units = window_config.indirect_units;
+  size_t psb_due_bytes = thread.psb_due_bytes;
   uint64_t branches = 0;
   const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
   const auto* end = reinterpret_cast<const LogEntry*>(position);
@@ -66,16 +69,19 @@ void drain(Thread& thread, uint64_t position) {
       writer.tnt(static_cast<uint8_t>(value), count);
       branches += count;
       ++entry;
-    } else {
-      const uint32_t count = path_count(path);
-      writer.tnt(path_outcomes(path), count);
-      writer.flush_tnt();
-      writer.tip(value & kTargetMask);
-      branches += count + 1;
-      entry += window_config.indirect_units;
-      if (__builtin_expect(writer.size_bytes() >= thread.psb_due_bytes, 0)) {
-        continuous_psb(thread, writer, value & kTargetMask);
-      }
+      continue;
+    }
+    const uint32_t count = path_count(path);
+    writer.tnt(path_outcomes(path), count);
+    writer.flush_tnt();
+    writer.tip(value & kTargetMask);
+    branches += count + 1;
+    entry += indirect_units;
+    if (__builtin_expect(writer.size_bytes() >= psb_due_bytes, 0)) {
+      thread.writer = writer;
+      continuous_psb(thread, value & kTargetMask);
+      writer = thread.writer;
+      psb_due_bytes = thread.psb_due_bytes;
     }
   }
   thread.writer = writer;
