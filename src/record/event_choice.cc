@@ -43,7 +43,6 @@ class Chooser {
     AUXTRAIL_TRY(take_filters());
     AUXTRAIL_TRY(choose_unit());
     set_counters();
-    warn_of_small_samples();
     return std::move(choice_);
   }
 
@@ -289,9 +288,20 @@ class Chooser {
     }
     const bool continuous =
         options_.unit == UnitChoice::kContinuous ||
-        (options_.unit == UnitChoice::kAuto && (!reason.empty() || count_in_unit));
+        (options_.unit == UnitChoice::kAuto &&
+         (!reason.empty() || count_in_unit || has_exact_event()));
     choice_.unit = continuous ? UnitKind::kContinuous : UnitKind::kWindow;
     return {};
+  }
+
+  // What led up to it is what matters of an event that is no clock and no counter of work done.
+  [[nodiscard]] bool has_exact_event() const {
+    return std::any_of(choice_.samplers.begin(), choice_.samplers.end(),
+                       [](const Sampler& sampler) {
+                         const uint32_t type = sampler.attr.type;
+                         return !is_clock(sampler.attr) && type != PERF_TYPE_HARDWARE &&
+                                type != PERF_TYPE_HW_CACHE && type != PERF_TYPE_RAW;
+                       });
   }
 
   // The continuous unit counts itself: a hardware counter would count the unit's own instructions.
@@ -301,20 +311,6 @@ class Chooser {
       if (!unit_can_count(sampler.attr)) continue;
       sampler.counter = sampler.attr.config == PERF_COUNT_HW_INSTRUCTIONS ? Counter::kInstructions
                                                                           : Counter::kBranches;
-    }
-  }
-
-  // A window begins with a PSB of its own; in continuous trace a sample must be lucky to hold one.
-  void warn_of_small_samples() {
-    constexpr uint32_t kPsbPacketsBytes = 256;
-    if (choice_.unit != UnitKind::kContinuous) return;
-    const uint64_t period = psb_period_bytes(choice_.leader.attr.config);
-    for (const Sampler& sampler : choice_.samplers) {
-      const uint32_t bytes = sampler.attr.aux_sample_size;
-      if (bytes == 0 || bytes > period + kPsbPacketsBytes) continue;
-      choice_.warnings.push_back(
-          fmt::format("AUX samples of {} bytes ({}) may be too small for a PSB period of {}", bytes,
-                      sampler.name, period));
     }
   }
 

@@ -169,7 +169,9 @@ TEST(EventChoice, SizesOutOfRangeAreRefused) {
 // ---- who traces and who counts ----
 
 TEST(EventChoice, WindowsServeOneEventThatInterruptsTheProgram) {
-  EXPECT_EQ(choose("page-faults")->unit, UnitKind::kWindow);
+  EXPECT_EQ(choose("task-clock")->unit, UnitKind::kWindow);
+  EXPECT_EQ(choose("page-faults")->unit, UnitKind::kContinuous);
+  EXPECT_EQ(choose("mem:0x1000:w")->unit, UnitKind::kContinuous);
   EXPECT_EQ(choose("page-faults", with_unit(UnitChoice::kContinuous))->unit, UnitKind::kContinuous);
   const RecordOptions window = with_unit(UnitChoice::kWindow);
   EXPECT_EQ(choose("page-faults", window)->unit, UnitKind::kWindow);
@@ -194,20 +196,6 @@ TEST(EventChoice, TheContinuousUnitCountsBranchesAndInstructions) {
   EXPECT_EQ(choose_events(options, machine(true))->samplers[0].counter, Counter::kBranches);
   options.unit = UnitChoice::kWindow;
   EXPECT_EQ(choose_events(options, machine(false))->samplers[0].counter, Counter::kKernel);
-}
-
-TEST(EventChoice, SmallSamplesOfContinuousTraceAreWarnedOf) {
-  RecordOptions options = with_unit(UnitChoice::kContinuous);
-  options.aux_sample_bytes = 2304;
-  const auto choice = choose("faults", options);
-  ASSERT_TRUE(choice);
-  ASSERT_THAT(choice->warnings, SizeIs(1));
-  EXPECT_THAT(choice->warnings[0], HasSubstr("PSB period of 2048"));
-  options.aux_sample_bytes = 2305;
-  EXPECT_THAT(choose("faults", options)->warnings, IsEmpty());
-  options.unit = UnitChoice::kAuto;
-  options.aux_sample_bytes = 1024;
-  EXPECT_THAT(choose("faults", options)->warnings, IsEmpty());
 }
 
 // ---- events ----

@@ -5,11 +5,6 @@
 namespace auxtrail::record {
 namespace {
 
-bool is_clock(const perf_event_attr& attr) {
-  return attr.type == PERF_TYPE_SOFTWARE &&
-         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
-}
-
 bool each_one_counts(const perf_event_attr& attr) {
   return attr.type == PERF_TYPE_BREAKPOINT || attr.type == PERF_TYPE_TRACEPOINT;
 }
@@ -45,6 +40,11 @@ RateTerm choose(const perf_event_attr& attr, const RecordOptions& options, uint6
 }
 
 }  // namespace
+
+bool is_clock(const perf_event_attr& attr) {
+  return attr.type == PERF_TYPE_SOFTWARE &&
+         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
+}
 
 Status set_rate(perf_event_attr& attr, const std::optional<RateTerm>& term,
                 const RecordOptions& options, uint64_t max_rate_hz,

@@ -9,6 +9,7 @@
 
 #include "abi/attr.h"
 #include "abi/sample_layout.h"
+#include "record/event_rate.h"
 #include "record/intel_pt_terms.h"
 
 namespace auxtrail::record {
@@ -63,11 +64,6 @@ perf_event_attr trigger_attr(const Sampler& sampler) {
   attr.inherit_thread = attr.inherit;
   attr.sig_data = channel::kMagic;
   return attr;
-}
-
-bool is_clock(const perf_event_attr& attr) {
-  return attr.type == PERF_TYPE_SOFTWARE &&
-         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
 }
 
 Status check_ring(const RecordOptions& options, const Sampler& sampler) {

@@ -247,11 +247,11 @@ void CodeCache::chain(uint32_t number, const Block& target) {
   Emitter::set_rel32(field, code);
 }
 
-// A thunk compares the branch target with its block's address without touching flags:
-//   mov rax, -pc; lea rcx, [rcx+rax]; jrcxz hit; mov rcx, fs:target; jmp [next]
+// A thunk compares the branch target, in rax, with its block's address without touching flags:
+//   mov rcx, -pc; lea rcx, [rcx+rax]; jrcxz hit; jmp [next]
 //   hit: mov rax, fs:rax; mov rcx, fs:rcx; jmp block
 constexpr size_t kThunkHitOffset = 10 + 4 + 1;
-constexpr uint8_t kThunkHit = 9 + 6 + 8;
+constexpr uint8_t kThunkHit = 6 + 8;
 void CodeCache::publish_indirect(Block& block) {
   if (block.thunk != nullptr) return;
   Arena* arena = arena_of(block.code);
@@ -260,11 +260,10 @@ void CodeCache::publish_indirect(Block& block) {
   Emitter emit(arena->used, arena->end);
   emit.align(16);
   uint8_t* entry = emit.here();
-  emit.code(0x48, 0xb8);
+  emit.code(0x48, 0xb9);
   emit.u64(uint64_t{0} - block.pc);
   emit.code(0x48, 0x8d, 0x0c, 0x01);  // lea rcx, [rcx+rax]
   emit.code(0xe3, kThunkHit);         // jrcxz hit
-  emit.fs_load(Reg::kRcx, tls.target);
   emit.code(0xff, 0x25);  // jmp qword [rip+0]
   emit.u32(0);
   uint64_t& head = table_[block.pc & (kTableEntries - 1)];
@@ -485,7 +484,8 @@ bool CodeCache::add_arena(uint64_t near_start, uint64_t near_end) {
 void CodeCache::emit_common_stub(Emitter& emit, StubEntry entry, uint64_t function) {
   const TlsOffsets tls = tls_offsets();
   if (entry == StubEntry::kRaxAndRcxLive) emit.fs_store(tls.rcx, Reg::kRcx);
-  if (entry != StubEntry::kNoneLive) emit.fs_store(tls.rax, Reg::kRax);
+  // The program's rax, or the target of an indirect branch.
+  emit.fs_store(entry != StubEntry::kNoneLive ? tls.rax : tls.target, Reg::kRax);
   emit.fs_load(Reg::kRax, tls.thread);
   emit.code(0x48, 0x89, 0x60, kThreadSavedRsp);               // mov [rax+saved_rsp], rsp
   emit.code(0x48, 0x8b, 0x60, kThreadStackTop);               // mov rsp, [rax+stack_top]

@@ -285,12 +285,11 @@ void Translator::log_indirect(uint32_t path) {
   emit_.code(0xc6, 0x40, 0x07, path);  // mov byte [rax+7], path
   emit_.code(0x48, 0x8d, 0x40, options_.indirect_units * sizeof(LogEntry));  // lea rax, [rax+...]
   emit_.fs_store(tls_.log, Reg::kRax);
-  emit_.fs_store(tls_.target, Reg::kRcx);
-  emit_.code(0x0f, 0xb6, 0xcc);  // movzx ecx, ah
-  emit_.code(0xe3, 9 + 3 + 7);   // jrcxz full
-  emit_.fs_load(Reg::kRcx, tls_.target);
-  emit_.code(0x0f, 0xb7, 0xc1);  // movzx eax, cx
-  emit_.code(0xff, 0x24, 0xc5);  // jmp [table+rax*8]
+  emit_.code(0x0f, 0xb6, 0xc4);  // movzx eax, ah
+  emit_.code(0x48, 0x91);        // xchg rax, rcx: the target goes on in rax
+  emit_.code(0xe3, 3 + 7);       // jrcxz full
+  emit_.code(0x0f, 0xb7, 0xc8);  // movzx ecx, ax
+  emit_.code(0xff, 0x24, 0xcd);  // jmp [table+rcx*8]
   emit_.u32(static_cast<uint32_t>(reinterpret_cast<uint64_t>(cache_.table_)));
   emit_.jump(arena_.indirect_stub);  // full:
 }

@@ -1,0 +1,129 @@
+"""Samples of any event: each history ends at the event's own instruction, as the program's symbols tell it.
+
+The expected addresses and counts are the program's (happenings.S), not the recorder's. Exit status 77: skipped.
+"""
+import argparse
+import collections
+import pathlib
+import subprocess
+import sys
+
+SKIPPED = 77
+MEANS_NO_RIGHT = ("perf_event_paranoid", "tracefs", "does not have it", "rights", "denied", "not permitted")
+
+
+class Recording:
+    """One run of the program under `auxtrail record`, and its samples as `auxtrail script` prints them."""
+
+    def __init__(self, arguments, mode, options):
+        work = pathlib.Path(arguments.work)
+        work.mkdir(parents=True, exist_ok=True)
+        self.file = work / f"{mode}.data"
+        result = subprocess.run([arguments.auxtrail, "record", *options, "-o", self.file, "--", arguments.program, mode],
+                                capture_output=True, text=True, timeout=120, check=False)
+        self.status, self.told = result.returncode, result.stderr
+        self.samples = []
+        if not self.file.exists():
+            return
+        text = subprocess.run([arguments.auxtrail, "script", "-i", self.file, "-F", "event,ip", "--no-itrace"], capture_output=True,
+                              text=True, timeout=120, check=True).stdout
+        for line in text.splitlines():
+            event, _, address = line.strip().rpartition(" ")
+            self.samples.append((event.strip(), int(address, 16), line))
+        self.verified = subprocess.run([arguments.auxtrail, "verify", "-i", self.file], capture_output=True, text=True,
+                                       timeout=120, check=False)
+
+    def of(self, event):
+        return [sample for sample in self.samples if sample[0].startswith(event)]
+
+
+def symbols(program):
+    listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    return {name: int(address, 16) for address, _, name in (line.split() for line in listing.splitlines() if len(line.split()) == 3)}
+
+
+def check(condition, text, recording):
+    if condition:
+        return
+    print(f"FAILED: {text}\nrecord said:\n{recording.told}\nfirst samples:")
+    print("\n".join(sample[2] for sample in recording.samples[:10]))
+    sys.exit(1)
+
+
+def check_verified(recording):
+    check(recording.verified.returncode == 0, f"verify: {recording.verified.stdout[-2000:]}", recording)
+
+
+def addresses(samples):
+    return collections.Counter(address for _, address, _ in samples)
+
+
+def store(arguments, at):
+    recording = Recording(arguments, "store", ["-m", "2048", "-c", "1", "-e", f"mem:{at['watched']:#x}/4:w"])
+    check(recording.status == 0, "status", recording)
+    found = addresses(recording.of("mem"))
+    check(found == {at["after_store"]: 1000}, f"1000 samples behind the store, {at['after_store']:#x}, not {found}", recording)
+    check_verified(recording)
+
+
+def touch(arguments, at):
+    recording = Recording(arguments, "touch", ["-m", "2048", "-c", "1", "-e", "page-faults:u"])
+    check(recording.status == 0, "status", recording)
+    found = addresses(recording.of("page-faults"))
+    check(found[at["touch"]] == 500, f"500 samples at the touch, {at['touch']:#x}, not {found}", recording)
+    check_verified(recording)
+
+
+def ask(arguments, at):
+    recording = Recording(arguments, "ask", ["-m", "2048", "-c", "1", "-e", "syscalls:sys_enter_getppid"])
+    if recording.status != 0 and any(word in recording.told for word in MEANS_NO_RIGHT):
+        print("skipped: no tracepoints here:", recording.told)
+        sys.exit(SKIPPED)
+    found = addresses(recording.of("syscalls"))
+    check(found == {at["after_ask"]: 200}, f"200 samples at the call, {at['after_ask']:#x}, not {found}", recording)
+    check_verified(recording)
+
+
+def sleep(arguments, _at):
+    recording = Recording(arguments, "sleep", ["-c", "1", "-e", "context-switches"])
+    if recording.status != 0 and any(word in recording.told for word in MEANS_NO_RIGHT):
+        print("skipped: no right to see context switches:", recording.told)
+        sys.exit(SKIPPED)
+    count = len(recording.of("context-switches"))
+    check(count >= 50, f"a sample for each of 50 sleeps, not {count}", recording)
+    check_verified(recording)
+
+
+def segv(arguments, at):
+    recording = Recording(arguments, "segv", ["--unit=continuous"])
+    check(recording.status in (-11, 139), f"death by SIGSEGV, not {recording.status}", recording)
+    found = addresses(recording.of("fatal-signal"))
+    check(found == {at["fault"]: 1}, f"one sample at the fault, {at['fault']:#x}, not {found}", recording)
+    check_verified(recording)
+
+
+def abort(arguments, at):
+    recording = Recording(arguments, "abort", ["--unit=continuous"])
+    check(recording.status in (-6, 134), f"death by SIGABRT, not {recording.status}", recording)
+    found = addresses(recording.of("fatal-signal"))
+    check(found == {at["after_fatal_call"]: 1}, f"one sample behind the call, {at['after_fatal_call']:#x}, not {found}",
+          recording)
+    check_verified(recording)
+
+
+CASES = {"store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--auxtrail", required=True)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("case", choices=CASES)
+    arguments = parser.parse_args()
+    CASES[arguments.case](arguments, symbols(arguments.program))
+    print("all as expected")
+
+
+if __name__ == "__main__":
+    main()
