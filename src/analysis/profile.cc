@@ -116,10 +116,10 @@ void Profile::add(const WalkedSample& walked) {
   ProfileCounts& own = touch(places_.at(walked.ip_code, walked.overflow_ip));
   own.weight += walked.period;
   own.samples += 1;
-  for (const decode::Branch& branch : walked.history.branches()) {
+  for (const decode::Branch& branch : walked.history.branches().subspan(walked.seen.branches)) {
     if (!branch.is_marker()) touch(places_.at(walked.code, branch.from)).branches += 1;
   }
-  for (const decode::Block& block : walked.history.blocks()) {
+  for (const decode::Block& block : walked.history.blocks().subspan(walked.seen.blocks)) {
     touch(places_.at(walked.code, block.first_ip)).instructions += block.instructions;
   }
   OwnerCounts& owner =

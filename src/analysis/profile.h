@@ -4,7 +4,8 @@
 // A row counts two things that complement each other: `weight` and `samples` say where the program
 // was when the event overflowed (as perf report does); `branches` and `instructions` say what it
 // executed in the windows of history that led up to the samples. A branch counts where it came
-// from, an instruction where its block begins.
+// from, an instruction where its block begins; what two samples of a thread both hold counts once,
+// if the walk finds overlaps.
 #pragma once
 
 #include <array>

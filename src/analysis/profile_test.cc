@@ -140,6 +140,37 @@ TEST(SortKeysTest, WrongNamesAreRefused) {
   }
 }
 
+// Samples of continuous trace: each holds the newest 1 KiB of it, and much of that is in the one
+// before.
+TEST(ProfileTest, WhatTwoSamplesHoldCountsOnce) {
+  const testing::TracedThread thread{perfdata::testing::kPid};
+  for (const size_t every : {100UL, 400UL, 800UL}) {
+    std::vector<testing::TracedSample> samples;
+    for (const auto& snapshot : testing::snapshots(thread, 0, 1024, every)) {
+      samples.push_back({testing::traced_code().end, 2'000'000'000 + samples.size(), snapshot.bytes,
+                         perfdata::testing::kPid});
+    }
+    // The same bytes in another thread are another execution.
+    samples.push_back(samples.back());
+    samples.back().tid += 1;
+    const auto file = testing::traced_file(samples);
+    auto recording = Recording::from_bytes(file, "test");
+    Profile profile(*recording, *parse_sort_keys("tid"));
+    SampleWalk walk(*recording, {.blocks = true, .overlaps = true});
+    walk.run([&profile](const WalkedSample& sample) {
+      profile.add(sample);
+      return true;
+    });
+    const auto rows = profile.events().front().rows;
+    ASSERT_EQ(rows.size(), 2U);
+    EXPECT_EQ(rows[0].counts.samples, samples.size() - 1);
+    EXPECT_EQ(rows[0].counts.branches, thread.rounds * testing::kTracedTaken) << every;
+    EXPECT_EQ(rows[0].counts.instructions, thread.rounds * testing::kTracedInstructions) << every;
+    EXPECT_GT(rows[1].counts.branches, 0U);
+    EXPECT_GT(walk.statistics().overlap_bytes, 0U);
+  }
+}
+
 // Every instruction and every branch of the trace, by thread.
 TEST(ProfileTest, FullTraceCountsEverything) {
   const testing::TracedThread first{perfdata::testing::kPid};

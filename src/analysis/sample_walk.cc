@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "decode/libipt_decoder.h"
@@ -41,6 +42,7 @@ void SampleWalk::run(const SampleVisitor& visitor) {
 
 void SampleWalk::run(const SampleVisitor& visitor, TraceVisitor& trace_visitor) {
   statistics_ = {};
+  previous_aux_.clear();
   std::optional<FullTrace> trace;
   if (decoder_ && options_.full_trace) trace.emplace(recording_, *decoder_);
   bool stopped = false;
@@ -72,8 +74,10 @@ bool SampleWalk::visit_sample(const perfdata::DataRecord& record, const SampleVi
   const auto code = spaces.layout(static_cast<int32_t>(sample.id.pid), time_ns);
   const auto ip_code = in_kernel(sample) ? spaces.layout(kKernelPid, time_ns) : code;
   decode(sample, *code);
+  seen_ = {};
+  if (decoder_ && options_.overlaps) find_seen(record, sample, *code);
   return visitor({record, *record.event, sample, period_of(sample, *record.event), time_ns, *code,
-                  *ip_code, overflow_ip(sample), history_, decoded_});
+                  *ip_code, overflow_ip(sample), history_, decoded_, seen_});
 }
 
 uint64_t SampleWalk::overflow_ip(const abi::Sample& sample) const {
@@ -91,6 +95,21 @@ void SampleWalk::decode(const abi::Sample& sample, const image::Layout& code) {
   if (!decoder_) return;
   decoded_ = decoder_->decode(code_map(code), sample.aux, history_);
   statistics_.decoded += decoded_;
+}
+
+void SampleWalk::find_seen(const perfdata::DataRecord& record, const abi::Sample& sample,
+                           const image::Layout& code) {
+  if (sample.aux.empty()) return;
+  auto& previous = previous_aux_[sample.id.tid];
+  const auto overlap = previous.empty() ? std::nullopt : find_overlap(previous, sample.aux);
+  // What was unpacked does not live as long as the file's own bytes.
+  previous = record.unpacked ? std::span<const std::byte>() : sample.aux;
+  if (!overlap) return;
+  statistics_.overlap_bytes += overlap->known_bytes;
+  history::BranchHistory again({.blocks = true, .errors = false});
+  (void)decoder_->decode(code_map(code), sample.aux.first(overlap->known_bytes), again);
+  seen_ = {std::min(again.branches().size(), history_.branches().size()),
+           std::min(again.blocks().size(), history_.blocks().size())};
 }
 
 const image::CodeMap& SampleWalk::code_map(const image::Layout& layout) {

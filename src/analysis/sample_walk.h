@@ -26,6 +26,13 @@
 
 namespace auxtrail::analysis {
 
+// How much of a sample's history, from its beginning on, the thread's sample before it showed
+// already: with continuous trace, successive samples overlap if little was executed between them.
+struct SeenBefore {
+  size_t branches = 0;
+  size_t blocks = 0;
+};
+
 // Views that end with the visit.
 //
 // A sample lies where its event overflowed, at the end of its history, but for the software unit's
@@ -43,6 +50,7 @@ struct WalkedSample {
   uint64_t overflow_ip;          // where the program was when the event overflowed: see below
   const history::BranchHistory& history;  // empty without AUX bytes
   const decode::DecodeSummary& decoded;   // all zero without AUX bytes
+  SeenBefore seen{};                      // if asked for
 
   [[nodiscard]] bool has_history() const { return !sample.aux.empty(); }
   // The decoded history leads up to the sample: its last address is the sample's ip.
@@ -57,6 +65,7 @@ using ProgressCallback = std::function<void(double done)>;
 struct WalkOptions {
   bool decode = true;      // false: no histories, all samples at the speed of reading
   bool blocks = false;     // histories hold their blocks too
+  bool overlaps = false;   // find out what of a history was seen before
   bool full_trace = true;  // decode AUXTRACE records too
   ProgressCallback progress{};
 };
@@ -67,6 +76,7 @@ struct WalkStatistics {
   uint64_t samples_with_aux = 0;  // with at least one byte
   uint64_t empty_aux = 0;         // that should have AUX bytes and have none
   decode::DecodeSummary decoded;  // the sum over all samples
+  uint64_t overlap_bytes = 0;     // AUX bytes that the sample before held too, if asked for
   QueueStatistics queues;         // AUXTRACE records: full trace or snapshots
   size_t traced_queues = 0;       // threads, or CPUs
   decode::DecodeSummary traced;   // the sum over all of them
@@ -89,6 +99,8 @@ class SampleWalk {
  private:
   bool visit_sample(const perfdata::DataRecord& record, const SampleVisitor& visitor);
   void decode(const abi::Sample& sample, const image::Layout& code);
+  void find_seen(const perfdata::DataRecord& record, const abi::Sample& sample,
+                 const image::Layout& code);
   [[nodiscard]] uint64_t overflow_ip(const abi::Sample& sample) const;
   const image::CodeMap& code_map(const image::Layout& layout);
   void show_progress(const perfdata::DataRecord& record);
@@ -98,6 +110,8 @@ class SampleWalk {
   std::unique_ptr<decode::BranchDecoder> decoder_;
   std::unordered_map<uint64_t, image::CodeMap> code_maps_;  // by layout id
   history::BranchHistory history_;
+  std::unordered_map<uint32_t, std::span<const std::byte>> previous_aux_;  // by tid
+  SeenBefore seen_;
   decode::DecodeSummary decoded_;
   WalkStatistics statistics_;
 };

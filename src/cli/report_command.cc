@@ -177,7 +177,8 @@ int run_report(const Arguments& arguments) {
   ProgressBar bar("Decoding", true);
   analysis::Profile profile(*recording, std::move(*keys));
   analysis::SampleWalk walk(
-      *recording, {.blocks = true, .progress = [&bar](double done) { bar.update(done); }});
+      *recording,
+      {.blocks = true, .overlaps = true, .progress = [&bar](double done) { bar.update(done); }});
   walk.run(
       [&profile](const analysis::WalkedSample& sample) {
         profile.add(sample);
