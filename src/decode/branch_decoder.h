@@ -145,8 +145,8 @@ struct StreamOptions {
 class TraceStream {
  public:
   virtual ~TraceStream() = default;
-  // Decodes on until the trace's time passes `until_ns`, but only a good piece at a time. False when
-  // the trace is at its end.
+  // Decodes on until the trace's time passes `until_ns`, but only a good piece at a time. False
+  // when the trace is at its end.
   virtual bool run(uint64_t until_ns) = 0;
   // Of the flow's newest piece; start_ns as long as no TSC packet was met.
   [[nodiscard]] virtual uint64_t time_ns() const = 0;
