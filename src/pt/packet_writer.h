@@ -49,6 +49,19 @@ class PacketWriter {
     pending_count_ += count;
     if (pending_count_ >= kTntBits) flush_full();
   }
+  // The outcomes behind the leading 1 bit of `path` (at most seven), then a TIP. Without outcomes
+  // pending, such a path is a TNT packet but for one shift.
+  void path_and_tip(uint32_t path, uint64_t ip) {
+    if ((pending_count_ | (path & 0x80)) == 0) {
+      *at_ = static_cast<uint8_t>(path << 1);
+      at_ += path != 1 ? 1 : 0;
+    } else {
+      const auto count = static_cast<uint32_t>(31 - __builtin_clz(path));
+      tnt(path ^ 1u << count, count);
+      flush_tnt();
+    }
+    tip(ip);
+  }
   // Few are pending as a rule; how many could not be foreseen, so that is not branched on.
   void flush_tnt() {
     while (__builtin_expect(pending_count_ > 6, 0)) {
@@ -114,10 +127,16 @@ class PacketWriter {
     const uint64_t changed = ip ^ last_ip_;
     last_ip_ = ip;
     // IPBytes 1, 2 or 3: two, four or six bytes of the IP.
-    const uint32_t ip_bytes = 1u + (changed >> 16 != 0 ? 1 : 0) + (changed >> 32 != 0 ? 1 : 0);
+    const uint32_t ip_bytes = kIpBytes[63 - __builtin_clzll(changed | 1)];
     put_at(ip << 8 | ip_bytes << 5 | opcode);
     at_ += 1 + 2 * ip_bytes;
   }
+
+  // By the highest bit that changed: a look-up, for a branch could not be foreseen.
+  static constexpr uint8_t kIpBytes[64] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                           2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
+                                           3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+                                           3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3};
 
   void put_at(uint64_t value) { __builtin_memcpy(at_, &value, sizeof value); }
   void put16(uint16_t value) { put(value); }

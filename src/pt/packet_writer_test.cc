@@ -79,6 +79,37 @@ TEST(PacketWriter, WindowHeaderAndEndAreWhatADecoderExpects) {
   EXPECT_TRUE(decoder.at_end());
 }
 
+TEST(PacketWriter, APathAndItsTipReadBackWhateverIsPending) {
+  std::mt19937_64 random(11);
+  for (uint32_t pending = 0; pending < 48; ++pending) {
+    for (uint32_t path = 1; path < 256; ++path) {
+      std::vector<uint8_t> bytes(256);
+      PacketWriter writer(bytes.data());
+      std::vector<bool> outcomes;
+      for (uint32_t i = 0; i < pending; ++i) {
+        outcomes.push_back((random() & 1) != 0);
+        writer.tnt(outcomes.back() ? 1 : 0, 1);
+      }
+      const auto count = static_cast<uint32_t>(31 - __builtin_clz(path));
+      for (uint32_t i = count; i-- > 0;) outcomes.push_back((path >> i & 1) != 0);
+      const uint64_t target = random() >> 17 >> random() % 47;
+      writer.path_and_tip(path, target);
+      PacketDecoder decoder(bytes, writer.size_bytes());
+      std::vector<bool> read;
+      pt_packet packet = decoder.next();
+      for (; packet.type == ppt_tnt_8; packet = decoder.next()) {
+        for (uint32_t i = packet.payload.tnt.bit_size; i-- > 0;) {
+          read.push_back((packet.payload.tnt.payload >> i & 1) != 0);
+        }
+      }
+      ASSERT_EQ(read, outcomes) << pending << " " << path;
+      ASSERT_EQ(packet.type, ppt_tip);
+      ASSERT_EQ(expand(packet.payload.ip, 0), target);
+      ASSERT_TRUE(decoder.at_end());
+    }
+  }
+}
+
 TEST(PacketWriter, RandomOutcomesAndTargetsComeBackInOrder) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 500; ++round) {

@@ -71,11 +71,8 @@ void drain(Thread& thread, uint64_t position) {
       ++entry;
       continue;
     }
-    const uint32_t count = path_count(path);
-    writer.tnt(path_outcomes(path), count);
-    writer.flush_tnt();
-    writer.tip(value & kTargetMask);
-    branches += count + 1;
+    writer.path_and_tip(path, value & kTargetMask);
+    branches += path_count(path) + 1;
     entry += indirect_units;
     if (__builtin_expect(writer.size_bytes() >= psb_due_bytes, 0)) {
       thread.writer = writer;
