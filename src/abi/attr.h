@@ -15,8 +15,9 @@
 
 namespace auxtrail::abi {
 
-// The event of continuous trace by the software unit whose samples are signals that ended a process;
-// the weight is the signal, the address what it was about. A file of windows has no such event.
+// The event of continuous trace by the software unit whose samples are signals that ended a
+// process; the weight is the signal, the address what it was about. A file of windows has no such
+// event.
 inline constexpr char kFatalSignalEvent[] = "fatal-signal";
 
 // PMU type number -> name, as in /sys/bus/event_source/devices/*/type or the PMU_MAPPINGS feature.

@@ -37,7 +37,7 @@ struct HwState {
   bool stopped = true;  // the PMU is not counting or tracing for this event
   bool aux_paused =
       false;  // tracing is paused (attr.aux_action); a started event then traces nothing
-  void* context = nullptr;  // the PMU's per-thread state
+  void* context = nullptr;               // the PMU's per-thread state
   uint64_t addr_filters_generation = 0;  // of the address filters that the PMU has taken over
   // Of an event that a PMU in software counts: what is left of the period, negative while counting.
   uint64_t sample_period = 0;
@@ -76,8 +76,8 @@ struct Event {
   HwState hw;
   Event* parent = nullptr;  // the event this one was inherited from; its id and buffers are used
 
-  DataRing* ring = nullptr;  // where the event's records go
-  AuxArea* aux = nullptr;    // a leader's AUX area
+  DataRing* ring = nullptr;             // where the event's records go
+  AuxArea* aux = nullptr;               // a leader's AUX area
   AddrFilters* addr_filters = nullptr;  // null: none
   // For the records that the PMU causes (PERF_RECORD_AUX); kept up by whoever schedules the event.
   // Null: all zero, but for the thread it is on.

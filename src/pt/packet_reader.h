@@ -53,8 +53,8 @@ class PacketReader {
   uint8_t block_item_bytes_ = 0;
 };
 
-// The payload of the first TSC packet of a trace that begins with a packet; nothing if there is none
-// before the end or the first bytes that are no packet.
+// The payload of the first TSC packet of a trace that begins with a packet; nothing if there is
+// none before the end or the first bytes that are no packet.
 std::optional<uint64_t> first_tsc(std::span<const std::byte> trace);
 
 }  // namespace auxtrail::pt

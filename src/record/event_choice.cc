@@ -286,10 +286,9 @@ class Chooser {
     if (options_.unit == UnitChoice::kWindow && !reason.empty()) {
       return bad("--unit=window", "windows can't do it: " + reason, "use --unit=continuous");
     }
-    const bool continuous =
-        options_.unit == UnitChoice::kContinuous ||
-        (options_.unit == UnitChoice::kAuto &&
-         (!reason.empty() || count_in_unit || has_exact_event()));
+    const bool continuous = options_.unit == UnitChoice::kContinuous ||
+                            (options_.unit == UnitChoice::kAuto &&
+                             (!reason.empty() || count_in_unit || has_exact_event()));
     choice_.unit = continuous ? UnitKind::kContinuous : UnitKind::kWindow;
     return {};
   }

@@ -264,7 +264,7 @@ void CodeCache::publish_indirect(Block& block) {
   emit.u64(uint64_t{0} - block.pc);
   emit.code(0x48, 0x8d, 0x0c, 0x01);  // lea rcx, [rcx+rax]
   emit.code(0xe3, kThunkHit);         // jrcxz hit
-  emit.code(0xff, 0x25);  // jmp qword [rip+0]
+  emit.code(0xff, 0x25);              // jmp qword [rip+0]
   emit.u32(0);
   uint64_t& head = table_[block.pc & (kTableEntries - 1)];
   emit.u64(head);

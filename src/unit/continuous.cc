@@ -261,12 +261,16 @@ void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& ov
   context.uc_mcontext.gregs[REG_EFL] |= kTrapFlag;
 }
 
+void end_stepping(Thread& thread, ucontext_t& context) {
+  thread.stepping = false;
+  context.uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
+}
+
 void continuous_step(Thread& thread, ucontext_t& context) {
   SampleRequest request{&context, 0, kEmptyPath};
   const bool arrived = is_at_boundary(context, &request.pc, &request.path);
   if (!arrived && !code_cache.in_stub(program_register(context, REG_RIP))) return;
-  thread.stepping = false;
-  context.uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
+  end_stepping(thread, context);
   if (arrived) take_sample(thread, request);
 }
 

@@ -33,6 +33,8 @@ void continuous_psb(Thread& thread, uint64_t pc);
 
 // The sampler's signal found the thread in a window or a system call.
 void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& overflow);
+// The thread is single-stepped no more.
+void end_stepping(Thread& thread, ucontext_t& context);
 // The trap of a single step on the way to the program's next instruction.
 void continuous_step(Thread& thread, ucontext_t& context);
 

@@ -34,18 +34,16 @@ void enter_on_own_stack(Thread* thread, ucontext_t* context) {
   continuous_begin(*thread, *context);
 }
 
-// The calling thread's state; null, with the reason counted, if it can't be sampled.
-Thread* current_thread(uint32_t tid) {
+// The calling thread's state; null if it can't be sampled, with the reason counted if it was to be.
+Thread* current_thread(uint32_t tid, bool wants_sample) {
   if (tls_block.tid == 0) tls_block.tid = tid;
   if (tls_block.tid != tid) {
-    count(session.header()->process, Reason::kForeignThread);
+    if (wants_sample) count(session.header()->process, Reason::kForeignThread);
     return nullptr;
   }
-  if (tls_block.thread == nullptr) {
-    tls_block.thread = claim_thread(tid);
-    if (tls_block.thread == nullptr) {
-      session.header()->no_slot_overflows.fetch_add(1, std::memory_order_relaxed);
-    }
+  if (tls_block.thread == nullptr) tls_block.thread = claim_thread(tid);
+  if (tls_block.thread == nullptr && wants_sample) {
+    session.header()->no_slot_overflows.fetch_add(1, std::memory_order_relaxed);
   }
   return tls_block.thread;
 }
@@ -81,7 +79,7 @@ Thread* handle_overflow(ucontext_t& context, const Overflow& overflow) {
     return tls_block.thread;
   }
   if (overflow.wants_sample() && is_own_doing(context, overflow)) return nullptr;
-  Thread* thread = current_thread(static_cast<uint32_t>(sys::gettid()));
+  Thread* thread = current_thread(static_cast<uint32_t>(sys::gettid()), overflow.wants_sample());
   if (thread == nullptr) return nullptr;
   channel::Counters& counters = thread->slot.header->counters;
   if (overflow.wants_sample()) counters.overflows.fetch_add(1, std::memory_order_relaxed);

@@ -70,6 +70,9 @@ auxtrail_gate_begin:
         movl    $8, %r10d
         movl    $RT_SIGPROCMASK, %eax
         syscall
+        .globl  auxtrail_gate_open
+        .hidden auxtrail_gate_open
+auxtrail_gate_open:
         movq    8(%rsp), %r11
         movq    GATE_RAX(%r11), %rax
         movq    STACK_TOP(%r11), %r11

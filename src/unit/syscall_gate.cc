@@ -66,6 +66,10 @@ void leave_gate(Thread& thread, ucontext_t& context) {
   const bool saved = program_register(context, REG_RIP) >= address_of(auxtrail_gate_saved);
   const uint64_t result = saved ? thread.gate_rax : program_register(context, REG_RAX);
   const uint64_t position = gate_position(thread, context);
+  // The five arrive while the mask is closed, too; the frame has the closed one then.
+  const uint64_t ip = program_register(context, REG_RIP);
+  const bool closed = ip < address_of(auxtrail_gate_open) || ip == address_of(auxtrail_gate_end);
+  if (closed) signal_mask(context) = thread.saved_mask;
   copy_program_registers(thread, context);
   registers[REG_RIP] = static_cast<greg_t>(position);
   if (made) {
@@ -85,6 +89,7 @@ bool fits_gate(const Thread& thread) {
     case SYS_fork:
     case SYS_vfork:
     case SYS_arch_prctl:
+    case SYS_sigaltstack:  // the way out of the cache sets the stack that the way in has seen
     case SYS_seccomp:
       return false;
     case SYS_prctl:

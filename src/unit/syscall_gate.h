@@ -26,11 +26,12 @@ extern "C" {
 extern const uint64_t auxtrail_window_mask __attribute__((visibility("hidden")));
 // Makes the call of Thread::gate_rax and the registers that the stub saved.
 void auxtrail_syscall_gate(auxtrail::unit::Thread* thread);
-extern const char auxtrail_gate_begin[];    // signals may arrive from here
+extern const char auxtrail_gate_begin[];    // the program's registers are in place from here on
+extern const char auxtrail_gate_open[];     // all its signals may arrive from here on
 extern const char auxtrail_gate_syscall[];  // the system call
 extern const char auxtrail_gate_after[];    // its result is in rax
 extern const char auxtrail_gate_saved[];    // and in Thread::gate_rax
-extern const char auxtrail_gate_end[];      // no more signals from here on
+extern const char auxtrail_gate_end[];      // only the five may arrive from here on
 }
 
 namespace auxtrail::unit {

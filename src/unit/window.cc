@@ -329,6 +329,7 @@ void enter_cache(Thread& thread, ucontext_t& context, const Block& block) {
 void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t path, Reason reason) {
   tls_block.state = UnitState::kTranslating;  // for abort_translation()
   signal_mask(context) = thread.saved_mask;
+  if (thread.stepping) end_stepping(thread, context);
   context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(pc);
   // A restartable sequence was announced while its thread ran in the cache, so the kernel no longer
   // guards it: it is aborted, as a preemption at this instruction would have done.

@@ -39,6 +39,7 @@ PROGRAMS = [
     # Only at a high rate do overflows find the unit at work.
     _program("alt_stack_frame", record_options=("-F", "max")),
     _program("held_signals", record_options=("-F", "10000")),
+    _program("syscall_signals", record_options=("-F", "5000")),
     _program("old_signals"),
     _program("sandbox", samples=False),
     _program("sandbox_strict", status=9),
