@@ -32,6 +32,11 @@ Status keep_old_file(const std::string& path) {
 perfdata::IntelPtInfo intel_pt_info(const SessionPlan& plan) {
   perfdata::IntelPtInfo info;
   info.pmu_type = plan.config.leader.type;
+  info.snapshot_mode = plan.config.mode == channel::TraceMode::kSnapshot ? 1 : 0;
+  if (plan.config.mode != channel::TraceMode::kSample) {
+    info.cap_user_time_zero = 1;  // decoded by time: mappings change during the trace
+    return info;
+  }
   // With a TSC bit, perf takes a window whose TSC is below the one before it in the same queue for
   // an overlap and drops it silently. Windows of two threads do overlap in time, and all of them
   // share one queue. Without the bit it compares bytes, and TSC packets make all windows differ.
