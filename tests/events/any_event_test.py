@@ -111,7 +111,37 @@ def abort(arguments, at):
     check_verified(recording)
 
 
-CASES = {"store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
+def branches(arguments, recording):
+    """Taken branches of the trace by the address they leave from."""
+    text = subprocess.run([arguments.auxtrail, "script", "-i", recording.file, "-F", "ip,addr"], capture_output=True,
+                          text=True, timeout=120, check=True).stdout
+    return collections.Counter(int(line.split()[0], 16) for line in text.splitlines() if "=>" in line)
+
+
+def check_loops(arguments, at, recording):
+    """How often the loops of `store` went round is in the trace, exactly."""
+    check(recording.status == 0, "status", recording)
+    check_verified(recording)
+    found = branches(arguments, recording)
+    inner = sum(i & 31 for i in range(1, 1001))
+    check(found[at["inner"]] == inner, f"{inner} rounds of the inner loop, not {found[at['inner']]}", recording)
+    check(found[at["outer"]] == 999, f"999 rounds of the outer loop, not {found[at['outer']]}", recording)
+
+
+def full(arguments, at):
+    check_loops(arguments, at, Recording(arguments, "store", ["-e", "intel_pt//u"]))
+
+
+def full_without_return_compression(arguments, at):
+    check_loops(arguments, at, Recording(arguments, "store", ["-e", "intel_pt/noretcomp,psb_period=0/u"]))
+
+
+def snapshot(arguments, at):
+    check_loops(arguments, at, Recording(arguments, "store", ["-e", "intel_pt//u", "-Se"]))
+
+
+CASES = {"full": full, "full_without_return_compression": full_without_return_compression, "snapshot": snapshot,
+         "store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
 
 
 def main():

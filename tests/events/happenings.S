@@ -6,7 +6,7 @@
 #   happenings segv     reads address 0x10 at `fault`, behind a loop
 #   happenings abort    sends itself SIGABRT at `fatal_call`
         .text
-        .globl  main, store, after_store, touch, ask, after_ask, fault, fatal_call, after_fatal_call
+        .globl  main, inner, outer, store, after_store, touch, ask, after_ask, fault, fatal_call, after_fatal_call
 main:
         movq    8(%rsi), %rax
         movzbl  (%rax), %ecx
@@ -37,11 +37,11 @@ do_store:
 3:      movl    %ebx, %ecx
         andl    $31, %ecx
 4:      decl    %ecx
-        jns     4b
+inner:  jns     4b
 store:  movl    %ebx, watched(%rip)
 after_store:
         decl    %ebx
-        jnz     3b
+outer:  jnz     3b
         jmp     done
 
 do_touch:
