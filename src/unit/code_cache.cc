@@ -377,33 +377,49 @@ bool CodeCache::in_stub(uint64_t address) const {
   return false;
 }
 
+const Block* CodeCache::last_block(const Arena& arena, const uint8_t* code) const {
+  size_t low = 0;
+  size_t high = __atomic_load_n(&arena.block_count, __ATOMIC_ACQUIRE);
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (blocks_[arena.blocks[middle]].code <= code) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low == 0 ? nullptr : &blocks_[arena.blocks[low - 1]];
+}
+
+const Block* CodeCache::block_at(uint64_t address) const {
+  const auto* code = reinterpret_cast<const uint8_t*>(address);
+  const size_t arenas = __atomic_load_n(&arena_count_, __ATOMIC_ACQUIRE);
+  for (size_t a = 0; a < arenas; ++a) {
+    if (code < arenas_[a].base || code >= arenas_[a].end) continue;
+    const Block* const block = last_block(arenas_[a], code);
+    return block != nullptr && block->code == code ? block : nullptr;
+  }
+  return nullptr;
+}
+
 bool CodeCache::locate(uint64_t address, const Block** block, const InsnMark** mark) const {
   const auto* code = reinterpret_cast<const uint8_t*>(address);
   const size_t arenas = __atomic_load_n(&arena_count_, __ATOMIC_ACQUIRE);
   for (size_t a = 0; a < arenas; ++a) {
     const Arena& arena = arenas_[a];
     if (code < arena.base || code >= arena.end) continue;
-    size_t low = 0;
-    size_t high = __atomic_load_n(&arena.block_count, __ATOMIC_ACQUIRE);
-    while (low < high) {  // the last block that starts at or before `code`
-      const size_t middle = (low + high) / 2;
-      if (blocks_[arena.blocks[middle]].code <= code) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
+    const Block* const found = last_block(arena, code);
+    if (found == nullptr || code >= found->code + found->body_bytes || found->mark_count == 0) {
+      return false;
     }
-    if (low == 0) return false;
-    const Block& found = blocks_[arena.blocks[low - 1]];
-    if (code >= found.code + found.body_bytes || found.mark_count == 0) return false;
-    const auto offset = static_cast<uint32_t>(code - found.code);
-    const InsnMark* best = &marks_[found.first_mark];
-    for (uint32_t i = 1; i < found.mark_count; ++i) {
-      const InsnMark& next = marks_[found.first_mark + i];
+    const auto offset = static_cast<uint32_t>(code - found->code);
+    const InsnMark* best = &marks_[found->first_mark];
+    for (uint32_t i = 1; i < found->mark_count; ++i) {
+      const InsnMark& next = marks_[found->first_mark + i];
       if (next.code_offset > offset) break;
       best = &next;
     }
-    *block = &found;
+    *block = found;
     *mark = best;
     return true;
   }

@@ -104,6 +104,8 @@ class CodeCache {
   [[nodiscard]] bool in_stub(uint64_t address) const;
   // The superblock and instruction whose translation holds `address`; false in stubs.
   bool locate(uint64_t address, const Block** block, const InsnMark** mark) const;
+  // The superblock whose translation begins at `address`, or null. Any thread, any time.
+  [[nodiscard]] const Block* block_at(uint64_t address) const;
   [[nodiscard]] uint64_t exit_trap() const { return exit_trap_; }
   [[nodiscard]] uint64_t blocks_translated() const { return block_count_; }
   // Rises whenever code goes away: packets from before can't be decoded any more.
@@ -148,6 +150,8 @@ class CodeCache {
   };
 
   void note_code_change() { __atomic_add_fetch(&code_changes_, 1, __ATOMIC_RELAXED); }
+  // The last superblock of the arena that begins at or before `code`, or null.
+  [[nodiscard]] const Block* last_block(const Arena& arena, const uint8_t* code) const;
   static void drop_block(Block& block);
   void reread_map();
   bool init();

@@ -226,11 +226,14 @@ void continuous_begin(Thread& thread, ucontext_t& context) {
   thread.window_branches = 0;
   thread.gate_rsp = 0;
   thread.stepping = false;
-  if (thread.engine.aux().written() == 0) {
-    thread.since_psb = window_config.psb_period_bytes;
+  auto* const at = reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes));
+  if (thread.engine.aux().written() == 0) {  // what another thread left in the writer is not ours
+    thread.writer = pt::PacketWriter(at);
+    thread.since_psb = static_cast<int64_t>(window_config.psb_period_bytes);
     schedule_psb(thread);
+  } else {
+    thread.writer.continue_in(at);
   }
-  thread.writer.continue_in(reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes)));
   if (thread.samples_due != 0) sample_position(thread, pc);
   Reason why = Reason::kFull;
   const Block* const block = can_enter(context, &why) ? block_to_enter(thread, pc, &why) : nullptr;

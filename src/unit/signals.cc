@@ -244,14 +244,15 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
     end_window(*thread, {&context, tls_block.exit_pc, kEmptyPath, thread->end_reason});
     return true;
   }
-  const Block* block = nullptr;
-  const InsnMark* mark = nullptr;
-  if (!code_cache.locate(signal == SIGTRAP ? ip - 1 : ip, &block, &mark)) return false;
-  if (signal == SIGTRAP) {  // the superblock was dropped: its first byte is int3 now
-    if (ip - 1 != reinterpret_cast<uint64_t>(block->code)) return false;
-    end_window(*thread, {&context, block->pc, kEmptyPath, channel::Reason::kInvalidated});
+  if (signal == SIGTRAP) {  // a superblock was dropped: its first byte is int3 now
+    const Block* const dropped = code_cache.block_at(ip - 1);
+    if (dropped == nullptr) return false;
+    end_window(*thread, {&context, dropped->pc, kEmptyPath, channel::Reason::kInvalidated});
     return true;
   }
+  const Block* block = nullptr;
+  const InsnMark* mark = nullptr;
+  if (!code_cache.locate(ip, &block, &mark)) return false;
   if (mark->spilled != 0) {
     context.uc_mcontext.gregs[REG_RCX] = static_cast<greg_t>(tls_block.rcx);
   }

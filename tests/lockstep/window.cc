@@ -11,7 +11,7 @@ namespace auxtrail::lockstep {
 namespace {
 
 constexpr int kTrapPerf = 6;                         // TRAP_PERF
-constexpr uint64_t kTriggerCookie = 0x6c6961727478;  // src/unit/signals.h
+constexpr uint64_t kTriggerCookie = 0x6c6961727400;  // src/unit/signals.h
 constexpr size_t kPerfDataOffset = 24;               // of si_perf_data
 
 siginfo_t TriggerInfo() {
