@@ -9,7 +9,7 @@ RELEASE := build/release
 AUXTRAIL := $(RELEASE)/src/cli/auxtrail
 
 .DEFAULT_GOAL := help
-.PHONY: help deps release program dev demo test bench install fuzz truth-long clean
+.PHONY: help deps release program dev demo test test-continuous bench install fuzz truth-long clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,6 +35,11 @@ demo: program ## record perl at work and print the report: which functions, thro
 
 test: dev ## build with all warnings on and run every test
 	@ctest --preset dev -j $(TEST_JOBS)
+
+test-continuous: deps ## the transparency cases in continuous trace (--unit=continuous)
+	@cmake --preset dev -DAUXTRAIL_CONTINUOUS_TESTS=ON
+	@cmake --build --preset dev -j $(JOBS)
+	@ctest --preset dev -j $(TEST_JOBS) -R '^continuous|transparency_inputs'
 
 bench: release ## what recording costs, next to perf, valgrind and QEMU; writes bench-results.json
 	@python3 -B bench/bench.py --build $(RELEASE) --output bench-results.json
