@@ -18,7 +18,7 @@ class Recording:
     def __init__(self, arguments, mode, options):
         work = pathlib.Path(arguments.work)
         work.mkdir(parents=True, exist_ok=True)
-        self.file = work / f"{mode}.data"
+        self.file = work / f"{arguments.case}.data"  # cases run side by side
         result = subprocess.run([arguments.auxtrail, "record", *options, "-o", self.file, "--", arguments.program, mode],
                                 capture_output=True, text=True, timeout=120, check=False)
         self.status, self.told = result.returncode, result.stderr
