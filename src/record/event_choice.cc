@@ -18,6 +18,22 @@
 namespace auxtrail::record {
 namespace {
 
+// Empty if windows can serve this choice.
+std::string why_not_window(const EventChoice& choice) {
+  if (choice.mode == TraceMode::kFull) return "full trace needs all branches";
+  if (choice.mode == TraceMode::kSnapshot) return "snapshots need the branches before them";
+  if (!choice.leader.filters.empty()) return "filters say where the trace begins and ends";
+  if (choice.samplers.size() > 1) return "they follow the overflows of one event";
+  for (const Sampler& sampler : choice.samplers) {
+    if (sampler.in_kernel) {
+      return fmt::format("{} happens inside the kernel, and what matters is before it",
+                         sampler.name);
+    }
+    if ((sampler.attr.sample_type & PERF_SAMPLE_READ) != 0) return "they do not read values (:S)";
+  }
+  return "";
+}
+
 constexpr std::string_view kAuxPmu = "intel_pt";
 
 tl::unexpected<Error> bad(std::string where, std::string why, std::string fix) {
@@ -326,21 +342,6 @@ class Chooser {
 
 Result<EventChoice> choose_events(const RecordOptions& options, const MachineFacts& machine) {
   return Chooser(options, machine).choose();
-}
-
-std::string why_not_window(const EventChoice& choice) {
-  if (choice.mode == TraceMode::kFull) return "full trace needs all branches";
-  if (choice.mode == TraceMode::kSnapshot) return "snapshots need the branches before them";
-  if (!choice.leader.filters.empty()) return "filters say where the trace begins and ends";
-  if (choice.samplers.size() > 1) return "they follow the overflows of one event";
-  for (const Sampler& sampler : choice.samplers) {
-    if (sampler.in_kernel) {
-      return fmt::format("{} happens inside the kernel, and what matters is before it",
-                         sampler.name);
-    }
-    if ((sampler.attr.sample_type & PERF_SAMPLE_READ) != 0) return "they do not read values (:S)";
-  }
-  return "";
 }
 
 }  // namespace auxtrail::record

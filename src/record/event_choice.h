@@ -76,7 +76,4 @@ struct EventChoice {
 // each with what to do instead.
 Result<EventChoice> choose_events(const RecordOptions& options, const MachineFacts& machine);
 
-// Why windows can't serve this choice, empty if they can.
-std::string why_not_window(const EventChoice& choice);
-
 }  // namespace auxtrail::record

@@ -10,6 +10,8 @@
 
 namespace auxtrail::unit {
 
+inline constexpr greg_t kTrapFlag = 0x100;  // in REG_EFL: a trap after each instruction
+
 // The kernel's part of the set: the mask that the return from the signal sets.
 inline uint64_t& signal_mask(ucontext_t& context) {
   return *reinterpret_cast<uint64_t*>(&context.uc_sigmask);

@@ -21,14 +21,11 @@ using channel::Reason;
 
 namespace {
 
-constexpr greg_t kTrapFlag = 0x100;
-
 // Room for a log's packets and for what else may come before the next commit(): a PSB+, TIP.PGE,
 // TIP.PGD.
-constexpr size_t kMaxUnits = 1024;  // of a stretch
-static_assert(channel::kAuxAheadBytes >= packet_room(0) + kMaxUnits * kMaxPackedUnitBytes + 400);
 constexpr size_t kRoomBytes =
-    packet_room(0) + kMaxUnits * kMaxPackedUnitBytes + 4 * pt::PacketWriter::kMaxHeaderBytes;
+    packet_room(0) + kMaxStretchUnits * kMaxPackedUnitBytes + 4 * pt::PacketWriter::kMaxHeaderBytes;
+static_assert(channel::kAuxAheadBytes >= kRoomBytes);
 
 void start_stretch(Thread& thread) { start_log(thread, window_config.stretch_units); }
 
@@ -100,9 +97,7 @@ void commit(Thread& thread) {
   if (thread.code_changes != code_cache.code_changes()) forget_history(thread);
   schedule_psb(thread);
   thread.writer.continue_in(reinterpret_cast<uint8_t*>(area.claim(kRoomBytes)));
-  auto& branches = thread.slot.header->counters.branches;
-  branches.store(branches.load(std::memory_order_relaxed) + thread.window_branches,
-                 std::memory_order_relaxed);
+  add(thread.slot.header->counters.branches, thread.window_branches);
   thread.window_branches = 0;
 }
 
@@ -110,13 +105,10 @@ void commit(Thread& thread) {
 void switch_on(Thread& thread, uint64_t pc) {
   if (thread.writer.size_bytes() >= thread.psb_due_bytes) {
     note_psb(thread);
-    thread.writer.psb();
-    thread.writer.tsc(next_tsc(thread, now_ns()));
-    thread.writer.cbr(pt::PacketWriter::kNominalRatio);
-    thread.writer.psbend();
-    thread.writer.mode_exec_64();
+    thread.writer.begin(pc, next_tsc(thread, now_ns()));
+  } else {
+    thread.writer.tip_pge(pc);
   }
-  thread.writer.tip_pge(pc);
   commit(thread);
 }
 
@@ -283,8 +275,7 @@ void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& con
   if (thread == nullptr || tls_block.state != UnitState::kIdle) return;
   for (uint32_t i = 0; i < session.config.sampler_count; ++i) {
     if (session.config.samplers[i].kind != channel::Sampler::kFatalSignal) continue;
-    auto& overflows = thread->slot.header->counters.overflows;
-    overflows.store(overflows.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    add(thread->slot.header->counters.overflows, 1);
     thread->samples_due = 1u << i;
     thread->due_address = address;
     thread->due_weight = static_cast<uint64_t>(signal);

@@ -1,6 +1,17 @@
 // See interpose.cc.
 #pragma once
 
+// What syscall(2) the function and the gate tell the unit of a system call that is about to be
+// made.
+struct SyscallResult {
+  long value;  // as the kernel's
+  long taken;  // 0: the call is to be made as it is
+};
+extern "C" {
+void auxtrail_before_syscall(long number, long a, long b, long c, long d, long e);
+SyscallResult auxtrail_rt_sigaction(long number, long signal, long action, long old, long bytes);
+}
+
 namespace auxtrail::unit {
 
 // They look libc's functions up before the program runs; the first calls the others.

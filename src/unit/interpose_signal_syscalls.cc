@@ -2,6 +2,7 @@
 // syscall_entry.S calls this for rt_sigaction.
 #include <errno.h>
 
+#include "unit/interpose.h"
 #include "unit/signals.h"
 #include "unit/sys.h"
 
@@ -21,11 +22,6 @@ bool can_write(int signal, long action) {
 }
 
 }  // namespace
-
-struct SyscallResult {
-  long value;  // as the kernel's
-  long taken;  // 0: the call is to be made as it is
-};
 
 extern "C" __attribute__((visibility("hidden"))) SyscallResult auxtrail_rt_sigaction(
     long /*number*/, long signal_number, long action, long old, long mask_bytes) {

@@ -71,6 +71,7 @@ Thread* handle_overflow(ucontext_t& context, const Overflow& overflow) {
   }
   if (tls_block.state != UnitState::kIdle || code_cache.in_cache(ip) ||
       code_cache.map().is_own(ip)) {
+    if (!overflow.wants_sample()) return tls_block.thread;
     channel::Counters& counters = tls_block.thread != nullptr
                                       ? tls_block.thread->slot.header->counters
                                       : session.header()->process;
@@ -84,13 +85,12 @@ Thread* handle_overflow(ucontext_t& context, const Overflow& overflow) {
   channel::Counters& counters = thread->slot.header->counters;
   if (overflow.wants_sample()) counters.overflows.fetch_add(1, std::memory_order_relaxed);
   if (overflow.deferred) counters.deferred.fetch_add(1, std::memory_order_relaxed);
-  constexpr uint64_t kTrapFlag = 0x100;
-  if ((program_register(context, REG_EFL) & kTrapFlag) != 0) {
-    count(counters, Reason::kSingleStep);
+  if ((context.uc_mcontext.gregs[REG_EFL] & kTrapFlag) != 0) {
+    if (overflow.wants_sample()) count(counters, Reason::kSingleStep);
     return thread;
   }
   if (!handlers_in_place()) {
-    count(counters, Reason::kHandlersReplaced);
+    if (overflow.wants_sample()) count(counters, Reason::kHandlersReplaced);
     return thread;
   }
   const bool continuous = session.config.continuous != 0;

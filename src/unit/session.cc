@@ -17,6 +17,7 @@
 #include "unit/thread_state.h"
 #include "unit/trigger.h"
 #include "unit/window.h"
+#include "unit/window_parts.h"
 
 extern "C" __attribute__((weak)) char __libc_single_threaded;  // since glibc 2.32
 
@@ -126,7 +127,6 @@ bool is_clock(const perf_event_attr& attr) {
 
 void configure_stretches(const SessionConfig& config) {
   constexpr uint64_t kHeaders = 64;
-  constexpr size_t kMostUnits = 1024;
   uint64_t smallest = uint64_t{config.aux_pages} * channel::kPageBytes;
   for (uint32_t i = 0; i < config.sampler_count; ++i) {
     const uint64_t bytes = config.samplers[i].attr.aux_sample_size;
@@ -138,7 +138,7 @@ void configure_stretches(const SessionConfig& config) {
     window_config.psb_period_bytes = half > kHeaders ? half - kHeaders : 0;
   }
   const size_t units = half * 6 / kMaxUnitBytes6;
-  window_config.stretch_units = units < kMostUnits ? units : kMostUnits;
+  window_config.stretch_units = units < kMaxStretchUnits ? units : kMaxStretchUnits;
 }
 
 void configure_windows(const SessionConfig& config) {

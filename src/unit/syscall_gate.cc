@@ -14,19 +14,27 @@ constexpr uint64_t auxtrail_window_mask =
     ~(auxtrail::unit::signal_bit(SIGSEGV) | auxtrail::unit::signal_bit(SIGBUS) |
       auxtrail::unit::signal_bit(SIGFPE) | auxtrail::unit::signal_bit(SIGILL) |
       auxtrail::unit::signal_bit(SIGTRAP));
-
-struct SyscallResult {
-  long value;
-  long taken;
-};
-void auxtrail_before_syscall(long number, long a, long b, long c, long d, long e);
-SyscallResult auxtrail_rt_sigaction(long number, long signal, long action, long old, long bytes);
 }
 
 namespace auxtrail::unit {
 namespace {
 
 constexpr uint64_t kSyscallBytes = 2;
+
+// As syscall_gate.S has them.
+constexpr size_t below_top(size_t offset) { return sizeof(StubFrame) - offset; }
+static_assert(below_top(offsetof(StubFrame, rdx)) == 16 &&
+              below_top(offsetof(StubFrame, rbx)) == 24);
+static_assert(below_top(offsetof(StubFrame, rbp)) == 32 &&
+              below_top(offsetof(StubFrame, rsi)) == 40);
+static_assert(below_top(offsetof(StubFrame, rdi)) == 48 &&
+              below_top(offsetof(StubFrame, r8)) == 56);
+static_assert(below_top(offsetof(StubFrame, r9)) == 64 &&
+              below_top(offsetof(StubFrame, r10)) == 72);
+static_assert(below_top(offsetof(StubFrame, r12)) == 88 &&
+              below_top(offsetof(StubFrame, r13)) == 96);
+static_assert(below_top(offsetof(StubFrame, r14)) == 104 &&
+              below_top(offsetof(StubFrame, r15)) == 112);
 
 uint64_t address_of(const char* label) { return reinterpret_cast<uint64_t>(label); }
 

@@ -128,8 +128,8 @@ struct Thread {
   bool delivering;             // a record is being written: a fault there breaks the ring
   bool leaving;                // a stub ends the window by signal_return
   SignalReturn signal_return;
-  uint64_t held_signals;  // watched signals that somebody sent during a window, by bit
-  alignas(8) char held_info[64][128];
+  uint64_t held_signals;               // watched signals that somebody sent during a window, by bit
+  alignas(8) char held_info[11][128];  // by signal - 1; SIGSEGV is the highest of the five
   // Continuous tracing (continuous.h).
   std::byte* mirror;                // the slot's AUX area, mapped twice in a row; or null
   int64_t since_psb;                // bytes behind the last PSB where the writer started

@@ -169,10 +169,6 @@ uint32_t current_cpu() {
   return cpu;
 }
 
-void add(std::atomic<uint64_t>& counter, uint64_t amount) {
-  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 void write_sample(Thread& thread, uint64_t pc, uint32_t sampler) {

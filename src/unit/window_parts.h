@@ -3,6 +3,7 @@
 
 #include <ucontext.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "channel/layout.h"
@@ -17,6 +18,9 @@ constexpr size_t packet_room(size_t units) {
                                     pt::PacketWriter::kMaxEndBytes + pt::PacketWriter::kSlackBytes;
   return units * kMaxUnitBytes6 / 6 + kReservedBytes;
 }
+
+// Of the log, the most between two drains of continuous tracing.
+inline constexpr size_t kMaxStretchUnits = 1024;
 
 // Turns the log up to `position` into packets.
 void drain(Thread& thread, uint64_t position);
@@ -41,5 +45,9 @@ void enter_cache(Thread& thread, ucontext_t& context, const Block& block);
 // Writes a sample of that sampler, whose newest bytes end at `pc`.
 void write_sample(Thread& thread, uint64_t pc, uint32_t sampler);
 void count(Thread& thread, channel::Reason reason);
+// To a counter that the calling thread alone writes.
+inline void add(std::atomic<uint64_t>& counter, uint64_t amount) {
+  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+}
 
 }  // namespace auxtrail::unit
