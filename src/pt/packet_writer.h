@@ -42,32 +42,16 @@ class PacketWriter {
   void fup(uint64_t ip) { ip_packet(0x1d, ip); }
   void tip_pgd_no_ip() { *at_++ = 0x01; }
 
-  // Appends `count` conditional outcomes (count <= 15), oldest in the highest of the low `count`
+  // Appends `count` conditional outcomes (count <= 16), oldest in the highest of the low `count`
   // bits, taken = 1. They leave as TNT packets of six bits, eight at a time.
   void tnt(uint32_t bits, uint32_t count) {
     pending_ = pending_ << count | bits;
     pending_count_ += count;
     if (pending_count_ >= kTntBits) flush_full();
   }
-  // The outcomes behind the leading 1 bit of `path` (at most seven), then a TIP. Without outcomes
-  // pending, such a path is a TNT packet but for one shift.
-  void path_and_tip(uint32_t path, uint64_t ip) {
-    if ((pending_count_ | (path & 0x80)) == 0) {
-      *at_ = static_cast<uint8_t>(path << 1);
-      at_ += path != 1 ? 1 : 0;
-    } else {
-      const auto count = static_cast<uint32_t>(31 - __builtin_clz(path));
-      tnt(path ^ 1u << count, count);
-      flush_tnt();
-    }
-    tip(ip);
-  }
   // Few are pending as a rule; how many could not be foreseen, so that is not branched on.
   void flush_tnt() {
-    while (__builtin_expect(pending_count_ > 6, 0)) {
-      pending_count_ -= 6;
-      *at_++ = static_cast<uint8_t>(0x80 | (pending_ >> pending_count_ & 0x3f) << 1);
-    }
+    if (__builtin_expect(pending_count_ > 6, 0)) flush_all_but_last();
     const uint64_t stop = uint64_t{1} << pending_count_;
     *at_ = static_cast<uint8_t>((stop | (pending_ & (stop - 1))) << 1);
     at_ += pending_count_ != 0 ? 1 : 0;
@@ -111,32 +95,36 @@ class PacketWriter {
   static constexpr uint8_t kNominalRatio = 10;
 
  private:
-  // 48 or more pending bits: the oldest 48 become eight TNT packets with one spread of bits.
-  void flush_full() {
-    const uint32_t rest = pending_count_ - kTntBits;
-    uint64_t groups = pending_ >> rest & 0xffffffffffff;
-    // Spread eight groups of six bits to one byte each: 48 -> 2 x 24 -> 4 x 12 -> 8 x 6.
+  // The low 48 bits as eight TNT packets, the highest six first: 48 -> 2 x 24 -> 4 x 12 -> 8 x 6.
+  static uint64_t tnt_packets(uint64_t groups) {
     groups = (groups & 0xffffff000000) << 8 | (groups & 0x000000ffffff);
     groups = (groups & 0x00fff00000fff000) << 4 | (groups & 0x00000fff00000fff);
     groups = (groups & 0x0fc00fc00fc00fc0) << 2 | (groups & 0x003f003f003f003f);
-    put64(__builtin_bswap64(groups << 1 | 0x8080808080808080));
+    return __builtin_bswap64(groups << 1 | 0x8080808080808080);
+  }
+  // 48 or more pending bits.
+  void flush_full() {
+    const uint32_t rest = pending_count_ - kTntBits;
+    put64(tnt_packets(pending_ >> rest));
+    pending_count_ = rest;
+  }
+  // 7 to 47 pending bits: one to six stay.
+  void flush_all_but_last() {
+    const uint32_t packets = (pending_count_ - 1) / 6;
+    const uint32_t rest = pending_count_ - 6 * packets;
+    put_at(tnt_packets(pending_ >> rest << (kTntBits - 6 * packets)));
+    at_ += packets;
     pending_count_ = rest;
   }
 
   void ip_packet(uint8_t opcode, uint64_t ip) {
     const uint64_t changed = ip ^ last_ip_;
     last_ip_ = ip;
-    // IPBytes 1, 2 or 3: two, four or six bytes of the IP.
-    const uint32_t ip_bytes = kIpBytes[63 - __builtin_clzll(changed | 1)];
+    // IPBytes 1, 2 or 3: two, four or six bytes of the IP. Sums, for a branch could not be foreseen.
+    const uint32_t ip_bytes = 1u + (changed >= uint64_t{1} << 16) + (changed >= uint64_t{1} << 32);
     put_at(ip << 8 | ip_bytes << 5 | opcode);
     at_ += 1 + 2 * ip_bytes;
   }
-
-  // By the highest bit that changed: a look-up, for a branch could not be foreseen.
-  static constexpr uint8_t kIpBytes[64] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                                           2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
-                                           3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
-                                           3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3};
 
   void put_at(uint64_t value) { __builtin_memcpy(at_, &value, sizeof value); }
   void put16(uint16_t value) { put(value); }

@@ -82,7 +82,7 @@ TEST(PacketWriter, WindowHeaderAndEndAreWhatADecoderExpects) {
 TEST(PacketWriter, APathAndItsTipReadBackWhateverIsPending) {
   std::mt19937_64 random(11);
   for (uint32_t pending = 0; pending < 48; ++pending) {
-    for (uint32_t path = 1; path < 256; ++path) {
+    for (uint32_t path = 1; path < 1 << 17; path += 1 + path / 64) {
       std::vector<uint8_t> bytes(256);
       PacketWriter writer(bytes.data());
       std::vector<bool> outcomes;
@@ -93,7 +93,9 @@ TEST(PacketWriter, APathAndItsTipReadBackWhateverIsPending) {
       const auto count = static_cast<uint32_t>(31 - __builtin_clz(path));
       for (uint32_t i = count; i-- > 0;) outcomes.push_back((path >> i & 1) != 0);
       const uint64_t target = random() >> 17 >> random() % 47;
-      writer.path_and_tip(path, target);
+      writer.tnt(path ^ 1U << count, count);
+      writer.flush_tnt();
+      writer.tip(target);
       PacketDecoder decoder(bytes, writer.size_bytes());
       std::vector<bool> read;
       pt_packet packet = decoder.next();
@@ -119,7 +121,7 @@ TEST(PacketWriter, RandomOutcomesAndTargetsComeBackInOrder) {
     std::vector<uint64_t> expected;  // 0 or 1: an outcome; anything else: a target
     uint64_t target = 0x7f0000000000 | (random() & 0xffffffffff);
     for (int i = 0; i < 400; ++i) {
-      const auto count = static_cast<uint32_t>(random() % 16);
+      const auto count = static_cast<uint32_t>(random() % 17);
       const auto outcomes = static_cast<uint32_t>(random() & ((1U << count) - 1));
       writer.tnt(outcomes, count);
       for (uint32_t k = count; k-- > 0;) expected.push_back(outcomes >> k & 1);

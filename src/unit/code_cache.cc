@@ -20,7 +20,7 @@ namespace {
 constexpr int kLazy = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 using channel::kPageBytes;
 constexpr uint64_t kReach = uint64_t{1} << 30;  // leaves room within rel32 for data on the far side
-constexpr uint32_t kMaxExitsOfBlock = kMaxPathBits + 1;
+constexpr uint32_t kMaxExitsOfBlock = Translator::kMaxExits;
 
 template <class T>
 T* reserve(size_t count) {
@@ -58,16 +58,18 @@ bool CodeCache::init() {
   blocks_ = reserve<Block>(kMaxBlocks);
   marks_ = reserve<InsnMark>(kMaxMarks);
   exits_ = reserve<Exit>(kMaxExits);
+  passages_ = reserve<Passage>(kMaxExits);
   table_ = static_cast<uint64_t*>(
       sys::mmap(nullptr, kTableEntries * sizeof(uint64_t), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE));
-  if (blocks_ == nullptr || marks_ == nullptr || exits_ == nullptr || table_ == nullptr ||
-      !grow_hash()) {
+  if (blocks_ == nullptr || marks_ == nullptr || exits_ == nullptr || passages_ == nullptr ||
+      table_ == nullptr || !grow_hash()) {
     return false;
   }
   blocks_prefaulted_ = reinterpret_cast<uint8_t*>(blocks_);
   marks_prefaulted_ = reinterpret_cast<uint8_t*>(marks_);
   exits_prefaulted_ = reinterpret_cast<uint8_t*>(exits_);
+  passages_prefaulted_ = reinterpret_cast<uint8_t*>(passages_);
   const auto own = reinterpret_cast<uint64_t>(this);
   if (!add_arena(own, own + kPageBytes)) return false;
   for (size_t i = 0; i < kTableEntries; ++i) {
@@ -148,7 +150,11 @@ void CodeCache::insert(Block& block) {
 namespace {
 
 Translator::Options translator_options() {
-  return {.stop_at_syscalls = session.config.continuous != 0,
+  const bool continuous = session.config.continuous != 0;
+  return {.max_insns = continuous ? Translator::kMaxInsns : Translator::kWindowInsns,
+          .max_outcomes = continuous ? kMaxPathBits : kWindowPathBits,
+          .can_be_redirected = continuous,
+          .stop_at_syscalls = continuous,
           .compress_returns = (session.config.leader.config & kNoReturnCompression) == 0,
           .indirect_units = window_config.indirect_units};
 }
@@ -170,7 +176,11 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
     *why = channel::Reason::kColdCode;
     return nullptr;
   }
-  Arena* arena = arena_for(*segment);
+  return translate(*segment, pc, why);
+}
+
+Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why) {
+  Arena* arena = arena_for(segment);
   if (arena == nullptr || block_count_ == kMaxBlocks ||
       (block_count_ * 2 >= hash_slots_ && !grow_hash()) ||
       mark_count_ + Translator::kMaxInsns > kMaxMarks ||
@@ -185,14 +195,18 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
            &marks_prefaulted_, reinterpret_cast<uint8_t*>(marks_ + kMaxMarks));
   prefault(reinterpret_cast<uint8_t*>(exits_ + exit_count_ + kMaxExitsOfBlock), &exits_prefaulted_,
            reinterpret_cast<uint8_t*>(exits_ + kMaxExits));
+  prefault(reinterpret_cast<uint8_t*>(passages_ + exit_count_ + kMaxExitsOfBlock),
+           &passages_prefaulted_, reinterpret_cast<uint8_t*>(passages_ + kMaxExits));
   Block& fresh = blocks_[block_count_];
-  Translator translator(*this, *segment, *arena, marks_ + mark_count_, exits_ + exit_count_,
-                        exit_count_);
+  Translator translator(*this, segment, *arena, marks_ + mark_count_,
+                        {exits_ + exit_count_, passages_ + exit_count_, exit_count_});
   if (!translator.translate(pc, &fresh, translator_options())) {
     *why = translator.refusal();
     return nullptr;
   }
   fresh.first_mark = mark_count_;
+  fresh.first_exit = exit_count_;
+  fresh.exit_count = static_cast<uint8_t>(translator.exit_count());
   mark_count_ += fresh.mark_count;
   exit_count_ += translator.exit_count();
   arena->used += fresh.code_bytes;
@@ -238,8 +252,8 @@ void CodeCache::chain(uint32_t number, const Block& target) {
   if (exit.state != Exit::kUnlogged || !arena->has_room(kMaxLoggedExitBytes)) return;
   Emitter emit(arena->used, arena->end);
   uint8_t* const code = emit.here();
-  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), number, exit.entry,
-                                         arena->logged_stub, reaches ? target.code : nullptr);
+  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), number, arena->logged_stub,
+                                         reaches ? target.code : nullptr);
   if (next == nullptr) return;
   arena->used = emit.here();
   exit.field = reinterpret_cast<uint64_t>(next) & kTargetMask;

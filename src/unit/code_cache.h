@@ -16,9 +16,11 @@
 #include <cstdint>
 
 #include "channel/layout.h"
+#include "unit/branch_bias.h"
 #include "unit/code_map.h"
 #include "unit/emitter.h"
 #include "unit/exit_code.h"
+#include "unit/passage.h"
 
 namespace auxtrail::unit {
 
@@ -28,10 +30,14 @@ struct InsnMark {
   uint32_t pc_offset;
   uint16_t code_offset;
   uint8_t length : 7;   // of the program's instruction
-  uint8_t spilled : 1;  // the program's rcx is in TlsBlock::rcx
-  uint8_t path;         // of this superblock before it (thread_state.h)
+  uint8_t spilled : 1;  // the program's rax is in TlsBlock::rax
+  uint8_t branches;     // of the program, in this superblock before it
+  Path path;            // of this superblock before it
 };
-static_assert(sizeof(InsnMark) == 8);
+static_assert(sizeof(InsnMark) == 12);
+
+// An exit that was taken that often is worth a look (hot_code.cc).
+inline constexpr uint32_t kHotHits = 128;
 
 // Of the leader's config: intel_pt/noretcomp/.
 inline constexpr uint64_t kNoReturnCompression = 0x800;
@@ -44,7 +50,10 @@ struct Block {
   uint32_t body_bytes;   // translated instructions and the exit at their end
   uint32_t code_bytes;
   uint32_t first_mark;
+  uint32_t first_exit;
   uint16_t mark_count;
+  uint8_t exit_count;
+  uint8_t generation;  // how often it was made anew (hot_code.cc)
   bool dead;
   uint8_t* thunk;  // in the indirect branch table, or null
 };
@@ -71,7 +80,9 @@ class CodeCache {
   Block* get(uint64_t pc, bool may_translate, channel::Reason* why);
   // Whether the program's bytes are still those the block was made from.
   [[nodiscard]] bool is_fresh(const Block& block) const;
-  // The exit of that number. Any thread, any time; while `state` is kUnlogged, it and `field`
+  // By the number of the exit. Any thread, any time.
+  [[nodiscard]] Passage* passages() const { return passages_; }
+  // The direct exit of that number. Any thread, any time; while `state` is kUnlogged, it and `field`
   // need the lock.
   [[nodiscard]] Exit& exit(uint32_t number) { return exits_[number]; }
   // Where the logged code of an exit goes on by itself; null while that is nowhere. Any time: once
@@ -79,6 +90,8 @@ class CodeCache {
   [[nodiscard]] uint8_t* chained(uint32_t number) const;
   // Makes an exit log inline and go straight to `target` from now on.
   void chain(uint32_t number, const Block& target);
+  // The exit of that number was taken kHotHits times or more: maybe its superblock is made anew.
+  void improve(uint32_t number);
   // Makes `block` reachable by inline indirect lookup.
   void publish_indirect(Block& block);
 
@@ -140,6 +153,8 @@ class CodeCache {
   static constexpr size_t kMaxExits = size_t{1} << 22;
   static constexpr size_t kFirstHashSlots = size_t{1} << 13;
   static constexpr size_t kTableEntries = 65536;
+  static constexpr uint8_t kLastGeneration = 4;
+  static constexpr size_t kEntryBytes = 5;
 
   // Of the program's registers that a stub's caller has not saved in TLS.
   enum class StubEntry : uint8_t { kRaxAndRcxLive, kRaxLive, kNoneLive };
@@ -153,6 +168,10 @@ class CodeCache {
   // The last superblock of the arena that begins at or before `code`, or null.
   [[nodiscard]] const Block* last_block(const Arena& arena, const uint8_t* code) const;
   static void drop_block(Block& block);
+  Block* translate(Segment& segment, uint64_t pc, channel::Reason* why);
+  Block& block_of_exit(uint32_t number);
+  bool judge(const Block& block);
+  static void redirect(Block& old, const Block& fresh);
   void reread_map();
   bool init();
   Arena* arena_for(Segment& segment);
@@ -165,6 +184,7 @@ class CodeCache {
   Arena* arena_of(const uint8_t* code);
 
   CodeMap map_;
+  BranchBias bias_ = {};
   Arena arenas_[kMaxArenas];
   size_t arena_count_ = 0;
   Block* blocks_ = nullptr;
@@ -172,6 +192,7 @@ class CodeCache {
   InsnMark* marks_ = nullptr;
   uint32_t mark_count_ = 0;
   Exit* exits_ = nullptr;
+  Passage* passages_ = nullptr;  // of the same exits
   uint32_t exit_count_ = 0;
   Slot* hash_ = nullptr;
   size_t hash_slots_ = 0;      // a power of two, at least twice the blocks
@@ -181,6 +202,7 @@ class CodeCache {
   uint8_t* blocks_prefaulted_ = nullptr;
   uint8_t* marks_prefaulted_ = nullptr;
   uint8_t* exits_prefaulted_ = nullptr;
+  uint8_t* passages_prefaulted_ = nullptr;
   uint32_t suspended_ = 0;
   uint32_t code_changes_ = 0;
   bool ready_ = false;

@@ -103,6 +103,7 @@ void commit(Thread& thread) {
 
 // Tracing goes on at `pc`.
 void switch_on(Thread& thread, uint64_t pc) {
+  thread.returns.clear();
   if (thread.writer.size_bytes() >= thread.psb_due_bytes) {
     note_psb(thread);
     thread.writer.begin(pc, next_tsc(thread, now_ns()));
@@ -154,7 +155,7 @@ bool signals_wait(Thread& thread) {
 }
 
 // Whether translated code is at the beginning of one of the program's instructions.
-bool is_at_boundary(ucontext_t& context, uint64_t* pc, uint32_t* path) {
+bool is_at_boundary(ucontext_t& context, uint64_t* pc, Path* path) {
   const uint64_t ip = program_register(context, REG_RIP);
   const Block* block = nullptr;
   const InsnMark* mark = nullptr;
@@ -168,7 +169,7 @@ bool is_at_boundary(ucontext_t& context, uint64_t* pc, uint32_t* path) {
 struct SampleRequest {
   ucontext_t* context;
   uint64_t pc;
-  uint32_t path;
+  Path path;
 };
 
 // In a handler, on the unit's stack: the sample, then on in the cache, or natively if that can't
@@ -298,15 +299,28 @@ void continuous_pause(Thread& thread, uint64_t pc, Reason reason) {
 }
 
 void continuous_psb(Thread& thread, uint64_t pc) {
+  thread.returns.clear();
   thread.writer.flush_tnt();
   note_psb(thread);
   thread.writer.psb_plus(pc, next_tsc(thread, now_ns()));
+}
+
+// Whether hot code can be improved, it is of no account if it can't.
+void improve_hot_code(Thread& thread) {
+  if (thread.hot_exit_count == 0 || !code_cache.try_lock()) return;
+  thread.holds_lock = true;
+  const uint32_t count = thread.hot_exit_count;
+  thread.hot_exit_count = 0;  // should a fault end this early, it is not tried again
+  for (uint32_t i = 0; i < count; ++i) code_cache.improve(thread.hot_exits[i]);
+  thread.holds_lock = false;
+  code_cache.unlock();
 }
 
 Reason continuous_refill(Thread& thread, uint64_t pc) {
   if (thread.writer.size_bytes() >= thread.psb_due_bytes) continuous_psb(thread, pc);
   commit(thread);
   start_stretch(thread);
+  improve_hot_code(thread);
   if (thread.samples_due != 0) sample_from_stub(thread, pc);
   return signals_wait(thread) ? Reason::kSignal : Reason::kCount;
 }

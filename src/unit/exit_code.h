@@ -24,9 +24,9 @@ struct Exit {
     kEnd,       // logged; the instruction at `target` can't be translated: the window ends
   };
   uint64_t target : 48;  // program address
-  uint64_t entry : 16;   // what is logged (thread_state.h, direct_entry())
-  uint64_t field : 48;   // address of the rel32 that can lead to the next superblock
   uint64_t reason : 8;   // kEnd: a channel::Reason
+  uint64_t : 8;
+  uint64_t field : 48;  // address of the rel32 that can lead to the next superblock
   uint64_t state : 8;
 };
 static_assert(sizeof(Exit) == 16);
@@ -45,14 +45,14 @@ inline void emit_unlogged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t nu
   emit.jump(unlogged_stub);
 }
 
-// Logs `entry` and goes to `next`, or out of the cache if that is null or the log is full. The
+// Logs its number and goes to `next`, or out of the cache if that is null or the log is full. The
 // program's rcx is in TlsBlock::rcx when it goes out. Returns the rel32 that leads to `next`.
 inline uint8_t* emit_logged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t number,
-                                 uint32_t entry, const uint8_t* logged_stub, const uint8_t* next) {
+                                 const uint8_t* logged_stub, const uint8_t* next) {
   emit.fs_store(tls.rcx, Reg::kRcx);
   emit.fs_load(Reg::kRcx, tls.log);
-  emit.code(0x48, 0xc7, 0x01);  // mov qword [rcx], entry
-  emit.u32(entry);
+  emit.code(0x48, 0xc7, 0x01);  // mov qword [rcx], number
+  emit.u32(number);
   emit.code(0x48, 0x8d, 0x49, 0x08);  // lea rcx, [rcx+8]
   emit.fs_store(tls.log, Reg::kRcx);
   emit.code(0x0f, 0xb6, 0xcd);         // movzx ecx, ch

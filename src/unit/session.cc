@@ -137,7 +137,7 @@ void configure_stretches(const SessionConfig& config) {
   if (half - kHeaders < window_config.psb_period_bytes) {
     window_config.psb_period_bytes = half > kHeaders ? half - kHeaders : 0;
   }
-  const size_t units = half * 6 / kMaxUnitBytes6;
+  const size_t units = half * 6 / kMaxPathBits;
   window_config.stretch_units = units < kMaxStretchUnits ? units : kMaxStretchUnits;
 }
 

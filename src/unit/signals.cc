@@ -155,7 +155,7 @@ void send_to_this_thread(int signal, const siginfo_t& info) {
 struct EndRequest {
   ucontext_t* context;
   uint64_t pc;
-  uint32_t path;
+  Path path;
   channel::Reason reason;
 };
 void end_on_own_stack(Thread* thread, EndRequest* request) {
@@ -254,7 +254,7 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   const InsnMark* mark = nullptr;
   if (!code_cache.locate(ip, &block, &mark)) return false;
   if (mark->spilled != 0) {
-    context.uc_mcontext.gregs[REG_RCX] = static_cast<greg_t>(tls_block.rcx);
+    context.uc_mcontext.gregs[REG_RAX] = static_cast<greg_t>(tls_block.rax);
   }
   // The instruction runs again natively and raises the signal where the program can see it.
   end_window(*thread,

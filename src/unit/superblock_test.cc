@@ -87,7 +87,9 @@ class Superblock : public ::testing::Test {
       const Exit& exit = code_cache.exit(number);
       if (exit.field < code || exit.field >= code + block.code_bytes) continue;
       result.push_back({static_cast<int64_t>(exit.target) - static_cast<int64_t>(start_),
-                        static_cast<uint32_t>(exit.entry), static_cast<Exit::State>(exit.state)});
+                        last_entry(code_cache.passages()[number].outcomes,
+                                   code_cache.passages()[number].outcome_count),
+                        static_cast<Exit::State>(exit.state)});
     }
     return result;
   }
@@ -102,15 +104,15 @@ TEST_F(Superblock, LoopsAreUnrolled) {
   Block* block = translate(shape_loop);
   ASSERT_NE(block, nullptr);
   const auto found = steps(*block);
-  ASSERT_EQ(found.size(), 2U * kMaxPathBits);
-  for (uint32_t round = 0; round < kMaxPathBits; ++round) {
+  ASSERT_EQ(found.size(), 2U * kWindowPathBits);
+  for (uint32_t round = 0; round < kWindowPathBits; ++round) {
     const uint32_t path = (1U << (round + 1)) - 1;  // all taken so far
     EXPECT_EQ(found[2 * round], (Step{0, path}));
     EXPECT_EQ(found[2 * round + 1], (Step{3, path}));
   }
   const auto exits = ways(*block);
-  ASSERT_EQ(exits.size(), kMaxPathBits + 1U);
-  for (uint32_t round = 0; round < kMaxPathBits; ++round) {
+  ASSERT_EQ(exits.size(), kWindowPathBits + 1U);
+  for (uint32_t round = 0; round < kWindowPathBits; ++round) {
     const uint32_t outcomes = (1U << (round + 1)) - 2;  // taken, and then once not
     EXPECT_EQ(exits[round], (Way{5, last_entry(outcomes, round + 1), Exit::kUnlogged}));
   }
@@ -121,7 +123,7 @@ TEST_F(Superblock, LoopsThatBeginLaterAreUnrolledToo) {
   Block* block = translate(shape_inner_loop);
   ASSERT_NE(block, nullptr);
   const auto found = steps(*block);
-  ASSERT_EQ(found.size(), 1 + 3U * kMaxPathBits);
+  ASSERT_EQ(found.size(), 1 + 3U * kWindowPathBits);
   EXPECT_EQ(found[3], (Step{9, 1}));
   EXPECT_EQ(found[4], (Step{3, 0b11}));
 }
@@ -162,17 +164,17 @@ TEST_F(Superblock, ReturnsFromCallsInsideAreOutcomes) {
 TEST_F(Superblock, EndsAfterSoManyInstructions) {
   Block* block = translate(shape_long);
   ASSERT_NE(block, nullptr);
-  EXPECT_EQ(steps(*block).size(), Translator::kMaxInsns);
-  EXPECT_THAT(ways(*block), ElementsAre(Way{3 * Translator::kMaxInsns, 0, Exit::kLogged}));
+  EXPECT_EQ(steps(*block).size(), Translator::kWindowInsns);
+  EXPECT_THAT(ways(*block), ElementsAre(Way{3 * Translator::kWindowInsns, 0, Exit::kLogged}));
 }
 
 TEST_F(Superblock, EndsWhenItsPathIsFull) {
   Block* block = translate(shape_conditionals);
   ASSERT_NE(block, nullptr);
   const auto exits = ways(*block);
-  ASSERT_EQ(exits.size(), kMaxPathBits + 1U);
+  ASSERT_EQ(exits.size(), kWindowPathBits + 1U);
   EXPECT_EQ(exits.back().state, Exit::kLogged);
-  EXPECT_EQ(exits.back().entry >> 8, kMaxPathBits);
+  EXPECT_EQ(exits.back().entry >> 8, kWindowPathBits);
 }
 
 TEST_F(Superblock, EndsBeforeWhatCannotBeTranslated) {

@@ -14,6 +14,8 @@
 #include "event/thread_context.h"
 #include "pmu/intel_pt.h"
 #include "pt/packet_writer.h"
+#include "unit/branch_log.h"
+#include "unit/return_stack.h"
 #include "unit/signal_return.h"
 
 namespace auxtrail::unit {
@@ -48,50 +50,6 @@ struct TlsBlock {
 
 extern __thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));
 
-// The log: one entry per transfer between superblocks.
-//
-// What a superblock's conditionals did on the way to an exit is its path: a leading 1 bit, then the
-// outcomes, the oldest highest, taken = 1.
-//
-// A direct transfer takes one unit of eight bytes: direct_entry(). An indirect branch takes
-// WindowConfig::indirect_units of them, of which only the first is written: its target in the low
-// 48 bits and the path in the highest byte. In a window these are kIndirectUnits: so one unit never
-// stands for much more than a byte of packets, and the room left in a window says well how far the
-// log may go. In continuous tracing kPackedUnits of them are enough, and a log holds more.
-using LogEntry = uint64_t;
-inline constexpr uint32_t kMaxPathBits = 7;  // with the leading bit they must fit a byte
-inline constexpr uint32_t kEmptyPath = 1;
-constexpr uint32_t path_count(uint32_t path) {
-  return static_cast<uint32_t>(31 - __builtin_clz(path));
-}
-constexpr uint32_t path_outcomes(uint32_t path) { return path ^ 1u << path_count(path); }
-inline constexpr uint64_t kTargetMask = 0x0000ffffffffffff;
-inline constexpr size_t kIndirectUnits = 8;
-inline constexpr size_t kPackedUnits = 2;
-// Six times the most that one unit can become: seven outcomes at six to a byte. An indirect entry
-// has these, a byte for what the TIP flushes unfilled, and the TIP itself.
-inline constexpr size_t kMaxUnitBytes6 = kMaxPathBits;
-static_assert(kIndirectUnits * kMaxUnitBytes6 >=
-              kMaxPathBits + 6 * (1 + pt::PacketWriter::kMaxTipBytes));
-
-// The most bytes that a unit of a packed log can become.
-inline constexpr size_t kMaxPackedUnitBytes = 5;
-static_assert(kPackedUnits * kMaxPackedUnitBytes >=
-              kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes);
-
-// The number of outcomes above the outcomes themselves: a log is drained faster without clz.
-constexpr uint32_t direct_entry(uint32_t path) {
-  return path_count(path) << 8 | path_outcomes(path);
-}
-
-// "Full" is "bits 8 to 15 of the position are zero", which translated code can test without
-// touching flags (movzx from ch or ah). So the log's end lies on a 64 KiB boundary, and an entry
-// may reach beyond it by less than 256 bytes.
-inline constexpr size_t kLogUnits = 512;
-inline constexpr size_t kLogAlignment = 65536;
-inline constexpr size_t kLogOverrunBytes = kIndirectUnits * sizeof(LogEntry);
-static_assert(kLogOverrunBytes < 256 && kLogUnits * sizeof(LogEntry) <= kLogAlignment - 256);
-
 inline constexpr size_t kUnitStackBytes = 32 * 1024;
 
 // Offsets in Thread that the generated stubs and syscall_gate.S use.
@@ -114,6 +72,7 @@ struct Thread {
   uint64_t log_start;  // of the current chunk
 
   pt::PacketWriter writer;
+  ReturnStack returns;
   size_t window_limit_bytes;  // what the packets of a window may fill, its end included
   uint64_t window_branches;
 
@@ -139,6 +98,9 @@ struct Thread {
   uint32_t samples_due;
   uint64_t due_address;  // what an overflow of theirs told
   uint64_t due_weight;
+  // Exits that became hot since the log was last emptied.
+  uint32_t hot_exits[8];
+  uint32_t hot_exit_count;
   bool history_has_psb;
   bool choked;            // full trace: there is no room, and what is written is lost
   uint32_t code_changes;  // that the history does not reach beyond

@@ -10,23 +10,23 @@ using isa::Insn;
 using isa::InsnClass;
 
 Translator::Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena,
-                       InsnMark* marks, Exit* exits, uint32_t first_exit)
+                       InsnMark* marks, ExitRoom room)
     : cache_(cache),
       segment_(segment),
       arena_(arena),
       marks_(marks),
       tls_(tls_offsets()),
       emit_(arena.used, arena.end),
-      exits_(exits),
-      first_exit_(first_exit) {}
+      room_(room) {}
 
 bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
   options_ = options;
   emit_.align(16);
   start_ = emit_.here();
+  if (options_.can_be_redirected) emit_.code(0x0f, 0x1f, 0x44, 0x00, 0x00);  // kEntryBytes of nop
   pc_ = pc;
   for (;;) {
-    if (insns_ == kMaxInsns || path_count(path_) == kMaxPathBits) {
+    if (insns_ == options_.max_insns || path_count(path_) == options_.max_outcomes) {
       leave(pc_, Exit::kLogged, Reason::kFull);
       break;
     }
@@ -58,7 +58,10 @@ bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
             .body_bytes = body_bytes,
             .code_bytes = static_cast<uint32_t>(emit_.here() - arena_.used),
             .first_mark = 0,
+            .first_exit = 0,
             .mark_count = static_cast<uint16_t>(insns_),
+            .exit_count = 0,
+            .generation = 0,
             .dead = false,
             .thunk = nullptr};
   return true;
@@ -80,6 +83,7 @@ Translator::Step Translator::step(const Insn& insn) {
       return Step::kContinue;
     case InsnClass::kJump:
       mark(insn, false);
+      ++branches_;
       return follow(insn.target(pc_));
     case InsnClass::kCall:
       return call(insn);
@@ -114,7 +118,8 @@ void Translator::mark(const Insn& insn, bool spilled) {
                       .code_offset = static_cast<uint16_t>(emit_.here() - start_),
                       .length = static_cast<uint8_t>(insn.length & 0x7f),
                       .spilled = spilled,
-                      .path = static_cast<uint8_t>(path_)};
+                      .branches = static_cast<uint8_t>(branches_),
+                      .path = path_};
   hash_ = hash_insn(hash_, reinterpret_cast<const uint8_t*>(pc_), insn.length);
 }
 
@@ -157,22 +162,29 @@ bool Translator::copy(const Insn& insn) {
   return true;
 }
 
-// The superblock goes on where the branch most likely leads: backward if it can, for loops repeat
-// and their outcomes then share log entries; else straight on.
+// The superblock goes on where the branch most likely leads: where it went so far; if that is not
+// known, backward if it can, for loops repeat and their outcomes then share log entries; else
+// straight on.
 void Translator::conditional(const Insn& insn) {
   const uint64_t taken = insn.target(pc_);
   const uint64_t following = pc_ + insn.length;
-  const bool follow_taken = taken <= pc_ && taken >= segment_.start;
+  const BranchBias::Way bias = cache_.bias_.get(pc_);
+  const bool likely_taken =
+      bias == BranchBias::Way::kUnknown ? taken <= pc_ : bias == BranchBias::Way::kTaken;
+  const bool follow_taken = likely_taken && taken >= segment_.start && taken < segment_.end;
   mark(insn, false);
+  ++branches_;
   emit_.pad_for_field(2);
   emit_.code(0x0f, 0x80 | ((insn.opcode & 0x0f) ^ static_cast<uint32_t>(follow_taken)));
   side_exit(follow_taken ? following : taken, !follow_taken, emit_.rel32_later());
+  room_.passages[exit_count_ - 1].is_side_exit = true;
   pc_ = follow_taken ? taken : following;
 }
 
 // loop/jrcxz only reach eight bits: they jump over a short jump to a long one.
 void Translator::loop(const Insn& insn) {
   mark(insn, false);
+  ++branches_;
   emit_.pad_for_field(insn.address_size_32 ? 6 : 5);
   if (insn.address_size_32) emit_.code(0x67);
   emit_.code(insn.opcode, 0x02, 0xeb, 0x05, 0xe9);
@@ -180,15 +192,31 @@ void Translator::loop(const Insn& insn) {
   pc_ += insn.length;
 }
 
+// The number of a new way out, at the end of `path`.
+uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
+  Passage& passage = room_.passages[exit_count_];
+  passage = {.outcomes = path_outcomes(path),
+             .outcome_count = static_cast<uint8_t>(path_count(path)),
+             .kind = kind,
+             .calls = static_cast<uint8_t>(return_count_),
+             .is_side_exit = false,
+             .returns_to = {},
+             .insns = static_cast<uint16_t>(insns_),
+             .branches = static_cast<uint16_t>(branches_),
+             .hits = 0};
+  for (uint32_t i = 0; i < return_count_; ++i) passage.returns_to[i] = returns_[i];
+  return room_.first + exit_count_++;
+}
+
 // The jump just emitted leaves for `target` if the program's conditional was `taken` or not;
 // finish() makes the way there.
 void Translator::side_exit(uint64_t target, bool taken, uint8_t* field) {
   path_ = path_ << 1 | static_cast<uint32_t>(!taken);
-  exits_[exit_count_++] = {.target = target & kTargetMask,
-                           .entry = static_cast<uint16_t>(direct_entry(path_ ^ 1)),
-                           .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
-                           .reason = 0,
-                           .state = Exit::kUnlogged};
+  const uint32_t number = new_passage(path_ ^ 1, Passage::kDirect);
+  room_.exits[number - room_.first] = {.target = target & kTargetMask,
+                                       .reason = 0,
+                                       .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
+                                       .state = Exit::kUnlogged};
 }
 
 // Goes on with the code at `target` in the same superblock where that is possible.
@@ -207,15 +235,28 @@ void Translator::push_return_address(uint64_t address) {
   constants_[constant_count_++] = {emit_.rel32_later(), address};
 }
 
-Translator::Step Translator::call(const Insn& insn) {
-  mark(insn, false);
-  push_return_address(pc_ + insn.length);
-  if (options_.compress_returns) returns_[return_count_++] = pc_ + insn.length;
-  return follow(insn.target(pc_));
+// Ends the superblock before a call that is one too many.
+bool Translator::too_many_calls() {
+  if (return_count_ != kMaxPendingCalls) return false;
+  leave(pc_, Exit::kLogged, Reason::kFull);
+  return true;
 }
 
-// mov rcx, <the branch's operand>: the same ModRM, SIB and displacement with opcode 8b and register
-// rcx.
+Translator::Step Translator::call(const Insn& insn) {
+  const uint64_t following = pc_ + insn.length;
+  const uint64_t target = insn.target(pc_);
+  // No decoder takes a call of the next instruction for one: it reads the program counter.
+  const bool counts = options_.compress_returns && target != following;
+  if (counts && too_many_calls()) return Step::kEnded;
+  mark(insn, false);
+  ++branches_;
+  push_return_address(following);
+  if (counts) returns_[return_count_++] = following;
+  return follow(target);
+}
+
+// mov rax, <the branch's operand>: the same ModRM, SIB and displacement with opcode 8b and register
+// rax.
 bool Translator::load_target(const Insn& insn) {
   const auto* source = reinterpret_cast<const uint8_t*>(pc_);
   if (insn.rip_relative && (insn.address_size_32 || insn.disp_size != 4)) return false;
@@ -225,7 +266,7 @@ bool Translator::load_target(const Insn& insn) {
   emit_.code(0x48 | (insn.rex & 0x03));
   emit_.code(0x8b);
   const uint8_t modrm = source[insn.modrm_offset];
-  emit_.code(static_cast<uint8_t>((modrm & 0xc7) | 0x08));
+  emit_.code(static_cast<uint8_t>(modrm & 0xc7));
   const size_t rest = insn.length - insn.modrm_offset - 1u;
   emit_.copy(source + insn.modrm_offset + 1, rest);
   const auto length = static_cast<size_t>(emit_.here() - copied);
@@ -234,59 +275,69 @@ bool Translator::load_target(const Insn& insn) {
 }
 
 Translator::Step Translator::indirect(const Insn& insn) {
+  if (insn.cls == InsnClass::kCallIndirect && too_many_calls()) return Step::kEnded;
   const Emitter before = emit_;
   mark(insn, true);
-  emit_.fs_store(tls_.rcx, Reg::kRcx);
-  if (insn.cls == InsnClass::kReturn) {
-    pop_target(insn);
+  emit_.fs_store(tls_.rax, Reg::kRax);
+  const bool is_return = insn.cls == InsnClass::kReturn;
+  if (is_return) {
+    emit_.code(0x58);  // pop rax
+    if (insn.return_pop != 0) move_stack(insn.return_pop);
   } else if (!load_target(insn)) {
     emit_ = before;
     unmark();
     return refuse(Reason::kUntranslatable);
   }
-  if (insn.cls == InsnClass::kCallIndirect) push_return_address(pc_ + insn.length);
-  emit_.fs_store(tls_.rax, Reg::kRax);
-  log_indirect(path_);
+  ++branches_;
+  if (insn.cls == InsnClass::kCallIndirect) {
+    push_return_address(pc_ + insn.length);
+    if (options_.compress_returns) returns_[return_count_++] = pc_ + insn.length;
+  }
+  const bool compressed = is_return && options_.compress_returns;
+  log_indirect(new_passage(path_, compressed ? Passage::kReturn : Passage::kIndirect),
+               Saved::kRax);
   return Step::kEnded;
 }
 
 // The return from a call of this superblock most likely goes back there, and then needs no more
 // than an outcome: it does if the return address on the stack is the one expected.
 Translator::Step Translator::paired_return(const Insn& insn) {
-  const uint64_t expected = returns_[--return_count_];
+  const uint64_t expected = returns_[return_count_ - 1];
+  const auto popped = static_cast<uint32_t>(sizeof expected) + insn.return_pop;
   mark(insn, true);
-  emit_.fs_store(tls_.rcx, Reg::kRcx);
-  emit_.code(0x48, 0x8b, 0x0c, 0x24);  // mov rcx, [rsp]
+  ++branches_;
   emit_.fs_store(tls_.rax, Reg::kRax);
-  emit_.code(0x48, 0xb8);  // mov rax, -expected
+  emit_.code(0x48, 0x8b, 0x04, 0x24);  // mov rax, [rsp]
+  emit_.fs_store(tls_.rcx, Reg::kRcx);
+  emit_.code(0x48, 0xb9);  // mov rcx, -expected
   emit_.u64(uint64_t{0} - expected);
   emit_.code(0x48, 0x8d, 0x0c, 0x01);  // lea rcx, [rcx+rax]
   emit_.code(0xe3, 0x05, 0xe9);        // jrcxz hit; jmp miss; hit:
-  misses_[miss_count_++] = {emit_.rel32_later(), insn, path_};
+  uint8_t* const field = emit_.rel32_later();
+  misses_[miss_count_++] = {field, new_passage(path_, Passage::kMiss), popped};
   emit_.fs_load(Reg::kRax, tls_.rax);
   emit_.fs_load(Reg::kRcx, tls_.rcx);
-  emit_.code(0x48, 0x8d, 0xa4, 0x24);  // lea rsp, [rsp+imm32]
-  emit_.u32(static_cast<uint32_t>(sizeof expected) + insn.return_pop);
+  move_stack(popped);
+  --return_count_;
   path_ = path_ << 1 | 1;
   return follow(expected);
 }
 
-void Translator::pop_target(const Insn& insn) {
-  emit_.code(0x59);  // pop rcx
-  if (insn.return_pop == 0) return;
+void Translator::move_stack(uint32_t bytes) {
   emit_.code(0x48, 0x8d, 0xa4, 0x24);  // lea rsp, [rsp+imm32]
-  emit_.u32(insn.return_pop);
+  emit_.u32(bytes);
 }
 
-// The target is in rcx; the program's rcx and rax are in TLS.
-void Translator::log_indirect(uint32_t path) {
-  emit_.fs_load(Reg::kRax, tls_.log);
-  emit_.code(0x48, 0x89, 0x08);        // mov [rax], rcx
-  emit_.code(0xc6, 0x40, 0x07, path);  // mov byte [rax+7], path
-  emit_.code(0x48, 0x8d, 0x40, options_.indirect_units * sizeof(LogEntry));  // lea rax, [rax+...]
-  emit_.fs_store(tls_.log, Reg::kRax);
-  emit_.code(0x0f, 0xb6, 0xc4);  // movzx eax, ah
-  emit_.code(0x48, 0x91);        // xchg rax, rcx: the target goes on in rax
+// The target is in rax.
+void Translator::log_indirect(uint32_t number, Saved saved) {
+  if (saved == Saved::kRax) emit_.fs_store(tls_.rcx, Reg::kRcx);
+  emit_.fs_load(Reg::kRcx, tls_.log);
+  emit_.code(0xc7, 0x01);  // mov dword [rcx], number
+  emit_.u32(number);
+  emit_.code(0x48, 0x89, 0x41, 0x08);  // mov [rcx+8], rax
+  emit_.code(0x48, 0x8d, 0x49, options_.indirect_units * sizeof(LogEntry));  // lea rcx, [rcx+...]
+  emit_.fs_store(tls_.log, Reg::kRcx);
+  emit_.code(0x0f, 0xb6, 0xcd);  // movzx ecx, ch
   emit_.code(0xe3, 3 + 7);       // jrcxz full
   emit_.code(0x0f, 0xb7, 0xc8);  // movzx ecx, ax
   emit_.code(0xff, 0x24, 0xcd);  // jmp [table+rcx*8]
@@ -296,30 +347,30 @@ void Translator::log_indirect(uint32_t path) {
 
 // The way to another superblock (or, as kEnd, out of the window).
 void Translator::leave(uint64_t target, Exit::State state, Reason reason) {
-  const uint32_t entry = direct_entry(path_);
-  const uint8_t* field =
-      emit_logged_exit(emit_, tls_, first_exit_ + exit_count_, entry, arena_.logged_stub, nullptr);
-  exits_[exit_count_++] = {.target = target & kTargetMask,
-                           .entry = static_cast<uint16_t>(entry),
-                           .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
-                           .reason = static_cast<uint8_t>(reason),
-                           .state = state};
+  const uint32_t number = new_passage(path_, Passage::kDirect);
+  const uint8_t* field = emit_logged_exit(emit_, tls_, number, arena_.logged_stub, nullptr);
+  room_.exits[number - room_.first] = {.target = target & kTargetMask,
+                                       .reason = static_cast<uint8_t>(reason),
+                                       .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
+                                       .state = state};
 }
 
 // The ways out of the conditionals that leave and of the returns that go elsewhere, then the return
 // addresses that calls push.
 void Translator::finish() {
   for (uint32_t i = 0; i < exit_count_; ++i) {
-    if (exits_[i].state != Exit::kUnlogged) continue;
+    if (room_.passages[i].kind != Passage::kDirect || room_.exits[i].state != Exit::kUnlogged) {
+      continue;
+    }
     if (emit_.overflowed()) return;
-    Emitter::set_rel32(reinterpret_cast<uint8_t*>(exits_[i].field), emit_.here());
-    emit_unlogged_exit(emit_, tls_, first_exit_ + i, arena_.unlogged_stub);
+    Emitter::set_rel32(reinterpret_cast<uint8_t*>(room_.exits[i].field), emit_.here());
+    emit_unlogged_exit(emit_, tls_, room_.first + i, arena_.unlogged_stub);
   }
   for (uint32_t i = 0; i < miss_count_; ++i) {
     if (emit_.overflowed()) return;
     Emitter::set_rel32(misses_[i].field, emit_.here());
-    pop_target(misses_[i].insn);
-    log_indirect(misses_[i].path);
+    move_stack(misses_[i].popped);
+    log_indirect(misses_[i].number, Saved::kRaxAndRcx);
   }
   emit_.align(8);
   for (uint32_t i = 0; i < constant_count_; ++i) {

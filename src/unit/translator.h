@@ -25,8 +25,9 @@ namespace auxtrail::unit {
 
 class Translator {
  public:
-  static constexpr uint32_t kMaxInsns = 48;
-  static constexpr size_t kMaxCodeBytes = 4096;
+  static constexpr uint32_t kMaxInsns = 96;
+  static constexpr uint32_t kWindowInsns = 48;
+  static constexpr size_t kMaxCodeBytes = 8192;
   static constexpr uint64_t kHashSeed = 0xcbf29ce484222325;
 
   // Adds one instruction of at most 15 bytes to a hash.
@@ -39,15 +40,23 @@ class Translator {
     return hash_word(hash, load(bytes, count));
   }
 
-  // `exits` has room for kMaxPathBits + 1, numbered from `first_exit` on.
+  // Room for the exits of a superblock, numbered from `first` on.
+  static constexpr uint32_t kMaxExits = kMaxPathBits + 1;
+  struct ExitRoom {
+    Exit* exits;
+    Passage* passages;
+    uint32_t first;
+  };
   Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena, InsnMark* marks,
-             Exit* exits, uint32_t first_exit);
+             ExitRoom room);
 
   struct Options {
+    uint32_t max_insns = kMaxInsns;
+    uint32_t max_outcomes = kMaxPathBits;
+    bool can_be_redirected = false;
     // A superblock that begins with a system call is nothing but the way out before it.
     bool stop_at_syscalls = false;
-    // The return from a call in the same superblock is logged as an outcome (return compression: a
-    // decoder knows the call, too).
+    // Returns to where a decoder expects them become outcomes.
     bool compress_returns = false;
     size_t indirect_units = kIndirectUnits;  // of the log per indirect branch
   };
@@ -83,12 +92,15 @@ class Translator {
   void loop(const isa::Insn& insn);
   Step follow(uint64_t target);
   void push_return_address(uint64_t address);
+  bool too_many_calls();
   Step call(const isa::Insn& insn);
   bool load_target(const isa::Insn& insn);
   Step indirect(const isa::Insn& insn);
   Step paired_return(const isa::Insn& insn);
-  void pop_target(const isa::Insn& insn);
-  void log_indirect(uint32_t path);
+  void move_stack(uint32_t bytes);
+  enum class Saved : uint8_t { kRax, kRaxAndRcx };
+  void log_indirect(uint32_t number, Saved saved);
+  uint32_t new_passage(Path path, Passage::Kind kind);
   void side_exit(uint64_t target, bool taken, uint8_t* field);
   void leave(uint64_t target, Exit::State state, channel::Reason reason);
   void finish();
@@ -104,10 +116,10 @@ class Translator {
   uint64_t hash_ = kHashSeed;
   uint64_t hash_before_mark_ = kHashSeed;
   uint32_t insns_ = 0;
+  uint32_t branches_ = 0;
   Options options_;
-  uint32_t path_ = kEmptyPath;
-  Exit* exits_;
-  uint32_t first_exit_;
+  Path path_ = kEmptyPath;
+  ExitRoom room_;
   uint32_t exit_count_ = 0;
   struct Constant {
     uint8_t* field;
@@ -115,13 +127,13 @@ class Translator {
   };
   Constant constants_[kMaxInsns];
   uint32_t constant_count_ = 0;
-  // Where the calls of this superblock return to, the innermost last.
-  uint64_t returns_[kMaxInsns];
+  // Where the calls of this superblock that are on their way return to, the innermost last.
+  uint64_t returns_[kMaxPendingCalls];
   uint32_t return_count_ = 0;
   struct Miss {  // of a paired return that goes elsewhere
     uint8_t* field;
-    isa::Insn insn;
-    uint32_t path;
+    uint32_t number;
+    uint32_t popped;
   };
   Miss misses_[kMaxPathBits];
   uint32_t miss_count_ = 0;

@@ -49,50 +49,6 @@ struct TickRate {
 };
 TickRate rate;
 
-bool log_is_full(uint64_t position) { return (position & 0xff00) == 0; }
-
-}  // namespace
-
-// The writer stays in registers: nothing in the loop but a PSB gets its address.
-void drain(Thread& thread, uint64_t position) {
-  pt::PacketWriter writer = thread.writer;
-  const size_t indirect_units = window_config.indirect_units;
-  size_t psb_due_bytes = thread.psb_due_bytes;
-  uint64_t branches = 0;
-  const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
-  const auto* end = reinterpret_cast<const LogEntry*>(position);
-  while (entry < end) {
-    const LogEntry value = *entry;
-    const auto path = static_cast<uint32_t>(value >> 56);
-    if (path == 0) {
-      const auto count = static_cast<uint32_t>(value >> 8);
-      writer.tnt(static_cast<uint8_t>(value), count);
-      branches += count;
-      ++entry;
-      continue;
-    }
-    writer.path_and_tip(path, value & kTargetMask);
-    branches += path_count(path) + 1;
-    entry += indirect_units;
-    if (__builtin_expect(writer.size_bytes() >= psb_due_bytes, 0)) {
-      thread.writer = writer;
-      continuous_psb(thread, value & kTargetMask);
-      writer = thread.writer;
-      psb_due_bytes = thread.psb_due_bytes;
-    }
-  }
-  thread.writer = writer;
-  thread.window_branches += branches;
-  thread.log_start = position;
-}
-
-void start_log(Thread& thread, size_t units) {
-  thread.log_start = thread.log_end - units * sizeof(LogEntry);
-  tls_block.log = thread.log_start;
-}
-
-namespace {
-
 // Sets the log up for as many units as surely fit the window's remaining bytes; false if too few
 // do.
 bool next_chunk(Thread& thread) {
@@ -225,6 +181,7 @@ void start_packets(Thread& thread) {
     *static_cast<volatile std::byte*>(at + i) = std::byte{0};
   }
   thread.pt.begin_window();
+  thread.returns.clear();
   thread.writer = pt::PacketWriter(reinterpret_cast<uint8_t*>(at));
 }
 
@@ -322,7 +279,7 @@ void enter_cache(Thread& thread, ucontext_t& context, const Block& block) {
   tls_block.state = UnitState::kWindow;
 }
 
-void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t path, Reason reason) {
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, Path path, Reason reason) {
   tls_block.state = UnitState::kTranslating;  // for abort_translation()
   signal_mask(context) = thread.saved_mask;
   if (thread.stepping) end_stepping(thread, context);
@@ -357,7 +314,7 @@ uint64_t unit_exit(Thread* thread) {
   const uint64_t target = exit.target;
   thread->pending_pc = target;
   if (token != exit_token(number, true)) {
-    *reinterpret_cast<LogEntry*>(tls_block.log) = exit.entry;
+    *reinterpret_cast<LogEntry*>(tls_block.log) = number;
     tls_block.log += sizeof(LogEntry);
   }
   const bool is_end = exit.state == Exit::kEnd;  // never changes, unlike the other states

@@ -47,7 +47,7 @@ void window_begin(Thread& thread, ucontext_t& context);
 // Ends the open window at `pc`: writes the packets that lead there, delivers the sample, and makes
 // `context` continue natively at `pc`. `path` (thread_state.h) of the current superblock is not in
 // the log yet.
-void window_end(Thread& thread, ucontext_t& context, uint64_t pc, uint32_t path,
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, Path path,
                 channel::Reason reason);
 
 // Called by the common stubs with the program's state saved; both return the code address to go on

@@ -22,11 +22,6 @@ constexpr size_t packet_room(size_t units) {
 // Of the log, the most between two drains of continuous tracing.
 inline constexpr size_t kMaxStretchUnits = 1024;
 
-// Turns the log up to `position` into packets.
-void drain(Thread& thread, uint64_t position);
-// Empties the log for the next `units` entries.
-void start_log(Thread& thread, size_t units);
-
 // A strictly growing value for TSC packets.
 uint64_t next_tsc(Thread& thread, uint64_t ns);
 

@@ -1,0 +1,75 @@
+// See branch_log.h. Signal safe; compiled without vector registers.
+#include "unit/branch_log.h"
+
+#include "unit/code_cache.h"
+#include "unit/continuous.h"
+#include "unit/thread_state.h"
+#include "unit/tls_offsets.h"
+#include "unit/window.h"
+
+namespace auxtrail::unit {
+
+namespace {
+
+void note_hot_exit(Thread& thread, uint32_t number, uint32_t hits) {
+  constexpr uint32_t kRoom = sizeof thread.hot_exits / sizeof thread.hot_exits[0];
+  if (hits < kHotHits || thread.hot_exit_count == kRoom) return;
+  thread.hot_exits[thread.hot_exit_count++] = number;
+}
+
+}  // namespace
+
+// The writer stays in registers: nothing in the loop but a PSB gets its address.
+void drain(Thread& thread, uint64_t position) {
+  pt::PacketWriter writer = thread.writer;
+  ReturnStack& returns = thread.returns;
+  Passage* const passages = code_cache.passages();
+  const size_t indirect_units = window_config.indirect_units;
+  size_t psb_due_bytes = thread.psb_due_bytes;
+  uint64_t traced = 0;
+  const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
+  const auto* end = reinterpret_cast<const LogEntry*>(position);
+  while (entry < end) {
+    const auto number = static_cast<uint32_t>(*entry);
+    Passage& passage = passages[number];
+    const uint32_t hits = __atomic_load_n(&passage.hits, __ATOMIC_RELAXED) + 1;
+    __atomic_store_n(&passage.hits, hits, __ATOMIC_RELAXED);
+    if (__builtin_expect((hits & (hits - 1)) == 0, 0)) note_hot_exit(thread, number, hits);
+    writer.tnt(passage.outcomes, passage.outcome_count);
+    traced += passage.outcome_count;
+    if (passage.calls != 0) returns.push(passage);
+    if (passage.kind == Passage::kDirect) {
+      ++entry;
+      continue;
+    }
+    const uint64_t target = entry[1] & kTargetMask;
+    entry += indirect_units;
+    ++traced;
+    if (passage.kind == Passage::kReturn) {
+      if (returns.pop(target)) {
+        writer.tnt(1, 1);
+        continue;
+      }
+    } else if (passage.kind == Passage::kMiss) {
+      returns.clear();
+    }
+    writer.flush_tnt();
+    writer.tip(target);
+    if (__builtin_expect(writer.size_bytes() >= psb_due_bytes, 0)) {
+      thread.writer = writer;
+      continuous_psb(thread, target);
+      writer = thread.writer;
+      psb_due_bytes = thread.psb_due_bytes;
+    }
+  }
+  thread.writer = writer;
+  thread.window_branches += traced;
+  thread.log_start = position;
+}
+
+void start_log(Thread& thread, size_t units) {
+  thread.log_start = thread.log_end - units * sizeof(LogEntry);
+  tls_block.log = thread.log_start;
+}
+
+}  // namespace auxtrail::unit

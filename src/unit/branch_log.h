@@ -1,0 +1,54 @@
+// The log: one entry per transfer between superblocks, written by translated code, turned into
+// packets when it is full.
+//
+// The first unit of an entry is the number of the exit taken (passage.h says what that means). An
+// indirect branch takes WindowConfig::indirect_units of them, of which the second is its target. In
+// a window these are kIndirectUnits: so one unit never stands for much more than a byte of packets,
+// and the room left in a window says well how far the log may go. In continuous tracing
+// kPackedUnits of them are enough, and a log holds more.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pt/packet_writer.h"
+#include "unit/passage.h"
+
+namespace auxtrail::unit {
+
+struct Thread;
+
+using LogEntry = uint64_t;
+inline constexpr uint64_t kTargetMask = 0x0000ffffffffffff;
+inline constexpr size_t kIndirectUnits = 8;
+inline constexpr size_t kPackedUnits = 2;
+
+// Windows are short: longer superblocks would not pay for their translation.
+inline constexpr uint32_t kWindowPathBits = 7;
+// Six times the most that one unit of a window's log can become: its outcomes at six to a byte. An
+// indirect entry has these, a byte for what the TIP flushes unfilled, and the TIP itself.
+inline constexpr size_t kMaxUnitBytes6 = kWindowPathBits;
+static_assert(kIndirectUnits * kMaxUnitBytes6 >=
+              kWindowPathBits + 6 * (1 + pt::PacketWriter::kMaxTipBytes));
+
+// The most bytes that a unit of a packed log can become.
+inline constexpr size_t kMaxPackedUnitBytes = 6;
+static_assert(kPackedUnits * kMaxPackedUnitBytes >=
+              kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes);
+
+// "Full" is "bits 8 to 15 of the position are zero", which translated code can test without
+// touching flags (movzx from ch). So the log's end lies on a 64 KiB boundary, and an entry may
+// reach beyond it by less than 256 bytes.
+inline constexpr size_t kLogUnits = 512;
+inline constexpr size_t kLogAlignment = 65536;
+inline constexpr size_t kLogOverrunBytes = kIndirectUnits * sizeof(LogEntry);
+static_assert(kLogOverrunBytes < 256 && kLogUnits * sizeof(LogEntry) <= kLogAlignment - 256);
+
+constexpr bool log_is_full(uint64_t position) { return (position & 0xff00) == 0; }
+
+// Turns the log up to `position` into packets.
+void drain(Thread& thread, uint64_t position);
+// Empties the log for the next `units` entries.
+void start_log(Thread& thread, size_t units);
+
+}  // namespace auxtrail::unit

@@ -1,0 +1,68 @@
+// Superblocks that turn out to be left early are made anew, in the direction they really take.
+//
+// The drain counts how often each exit is taken. Whenever a count becomes a power of two, from
+// kHotHits on, the superblock's conditionals are judged by the counts of its exits: one that left
+// more often than it stayed is followed the other way from now on (branch_bias.h), and a superblock
+// with such a one is replaced. Signal safe; compiled without vector registers.
+#include "unit/code_cache.h"
+
+namespace auxtrail::unit {
+
+Block& CodeCache::block_of_exit(uint32_t number) {
+  uint32_t low = 0;
+  uint32_t high = block_count_;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (blocks_[middle].first_exit <= number) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return blocks_[low];
+}
+
+// Judges the conditionals of `block`. Whether some left more often than they stayed.
+bool CodeCache::judge(const Block& block) {
+  uint64_t stayed = 0;
+  bool wrong = false;
+  for (uint32_t i = block.exit_count; i-- > 0;) {
+    const uint32_t number = block.first_exit + i;
+    const Passage& passage = passages_[number];
+    const uint64_t left = passage.hits;
+    if (passage.is_side_exit && left + stayed != 0) {
+      const bool leaves_if_taken = (passage.outcomes & 1) != 0;
+      const InsnMark& conditional = marks_[block.first_mark + passage.insns - 1];
+      bias_.set(pc_of(block, conditional), (left > stayed) == leaves_if_taken);
+      wrong |= left > stayed;
+    }
+    stayed += left;
+  }
+  return wrong;
+}
+
+void CodeCache::improve(uint32_t number) {
+  Block& old = block_of_exit(number);
+  if (old.dead || old.generation == kLastGeneration || find(old.pc) != &old) return;
+  if (!judge(old)) return;
+  Segment* const segment = map_.find(old.pc);
+  channel::Reason why;
+  Block* const fresh = segment != nullptr ? translate(*segment, old.pc, &why) : nullptr;
+  if (fresh == nullptr) return;
+  fresh->generation = static_cast<uint8_t>(old.generation + 1);
+  redirect(old, *fresh);
+}
+
+// Whoever enters `old` goes on in `fresh`. The first instruction of a superblock is a nop as long
+// as a jump, and both lie in eight aligned bytes, which processors read and write at once.
+void CodeCache::redirect(Block& old, const Block& fresh) {
+  const int64_t distance = fresh.code - (old.code + kEntryBytes);
+  if (distance != static_cast<int32_t>(distance)) return;
+  uint64_t bytes;
+  __builtin_memcpy(&bytes, old.code, sizeof bytes);
+  constexpr uint64_t kKept = ~uint64_t{0} << 8 * kEntryBytes;
+  bytes = (bytes & kKept) | uint64_t{static_cast<uint32_t>(distance)} << 8 | 0xe9;
+  __atomic_store_n(reinterpret_cast<uint64_t*>(old.code), bytes, __ATOMIC_RELEASE);
+}
+
+}  // namespace auxtrail::unit
