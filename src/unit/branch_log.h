@@ -1,11 +1,11 @@
 // The log: one entry per transfer between superblocks, written by translated code, turned into
 // packets when it is full.
 //
-// The first unit of an entry is the number of the exit taken (passage.h says what that means). An
-// indirect branch takes WindowConfig::indirect_units of them, of which the second is its target. In
-// a window these are kIndirectUnits: so one unit never stands for much more than a byte of packets,
-// and the room left in a window says well how far the log may go. In continuous tracing
-// kPackedUnits of them are enough, and a log holds more.
+// The first unit of an entry is the number of the exit taken (passage.h says what that means); the
+// second, if it is an indirect branch, its target. How many units an entry takes goes by how much
+// it may become: the room that is left for packets says how far the log may go. An indirect branch
+// takes kIndirectUnits in a window, so one unit never stands for much more than a byte of packets,
+// and kPackedUnits in continuous tracing, where a log holds more.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 
 #include "pt/packet_writer.h"
 #include "unit/passage.h"
+#include "unit/return_stack.h"
 
 namespace auxtrail::unit {
 
@@ -35,19 +36,26 @@ static_assert(kIndirectUnits * kMaxUnitBytes6 >=
 inline constexpr size_t kMaxPackedUnitBytes = 6;
 static_assert(kPackedUnits * kMaxPackedUnitBytes >=
               kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes);
+inline constexpr size_t kViaUnits = 2;
+static_assert(kViaUnits * kMaxPackedUnitBytes >= 2 + pt::PacketWriter::kMaxTipBytes);
 
 // "Full" is "bits 8 to 15 of the position are zero", which translated code can test without
 // touching flags (movzx from ch). So the log's end lies on a 64 KiB boundary, and an entry may
 // reach beyond it by less than 256 bytes.
 inline constexpr size_t kLogUnits = 512;
 inline constexpr size_t kLogAlignment = 65536;
-inline constexpr size_t kLogOverrunBytes = kIndirectUnits * sizeof(LogEntry);
+inline constexpr size_t kMaxEntryUnits = 16;
+static_assert(kIndirectUnits <= kMaxEntryUnits &&
+              kPackedUnits + kMaxVias * kViaUnits <= kMaxEntryUnits);
+inline constexpr size_t kLogOverrunBytes = kMaxEntryUnits * sizeof(LogEntry);
 static_assert(kLogOverrunBytes < 256 && kLogUnits * sizeof(LogEntry) <= kLogAlignment - 256);
 
 constexpr bool log_is_full(uint64_t position) { return (position & 0xff00) == 0; }
 
 // Turns the log up to `position` into packets.
 void drain(Thread& thread, uint64_t position);
+// The packets of what happened in a superblock.
+void write_way(pt::PacketWriter& writer, ReturnStack& returns, const Way& way);
 // Empties the log for the next `units` entries.
 void start_log(Thread& thread, size_t units);
 

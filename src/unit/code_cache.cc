@@ -59,17 +59,21 @@ bool CodeCache::init() {
   marks_ = reserve<InsnMark>(kMaxMarks);
   exits_ = reserve<Exit>(kMaxExits);
   passages_ = reserve<Passage>(kMaxExits);
+  details_ = reserve<PassageDetails>(kMaxExits);
+  vias_ = reserve<Via>(kMaxViasInAll);
   table_ = static_cast<uint64_t*>(
       sys::mmap(nullptr, kTableEntries * sizeof(uint64_t), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_POPULATE));
   if (blocks_ == nullptr || marks_ == nullptr || exits_ == nullptr || passages_ == nullptr ||
-      table_ == nullptr || !grow_hash()) {
+      details_ == nullptr || vias_ == nullptr || table_ == nullptr || !grow_hash()) {
     return false;
   }
   blocks_prefaulted_ = reinterpret_cast<uint8_t*>(blocks_);
   marks_prefaulted_ = reinterpret_cast<uint8_t*>(marks_);
   exits_prefaulted_ = reinterpret_cast<uint8_t*>(exits_);
   passages_prefaulted_ = reinterpret_cast<uint8_t*>(passages_);
+  details_prefaulted_ = reinterpret_cast<uint8_t*>(details_);
+  vias_prefaulted_ = reinterpret_cast<uint8_t*>(vias_);
   const auto own = reinterpret_cast<uint64_t>(this);
   if (!add_arena(own, own + kPageBytes)) return false;
   for (size_t i = 0; i < kTableEntries; ++i) {
@@ -184,7 +188,7 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why)
   if (arena == nullptr || block_count_ == kMaxBlocks ||
       (block_count_ * 2 >= hash_slots_ && !grow_hash()) ||
       mark_count_ + Translator::kMaxInsns > kMaxMarks ||
-      exit_count_ + kMaxExitsOfBlock > kMaxExits || !arena->has_room(Translator::kMaxCodeBytes)) {
+      exit_count_ + kMaxExitsOfBlock > kMaxExits || via_count_ + kMaxVias > kMaxViasInAll || !arena->has_room(Translator::kMaxCodeBytes)) {
     *why = channel::Reason::kCacheFull;
     return nullptr;
   }
@@ -197,18 +201,25 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why)
            reinterpret_cast<uint8_t*>(exits_ + kMaxExits));
   prefault(reinterpret_cast<uint8_t*>(passages_ + exit_count_ + kMaxExitsOfBlock),
            &passages_prefaulted_, reinterpret_cast<uint8_t*>(passages_ + kMaxExits));
+  prefault(reinterpret_cast<uint8_t*>(details_ + exit_count_ + kMaxExitsOfBlock),
+           &details_prefaulted_, reinterpret_cast<uint8_t*>(details_ + kMaxExits));
+  prefault(reinterpret_cast<uint8_t*>(vias_ + via_count_ + kMaxVias), &vias_prefaulted_,
+           reinterpret_cast<uint8_t*>(vias_ + kMaxViasInAll));
   Block& fresh = blocks_[block_count_];
   Translator translator(*this, segment, *arena, marks_ + mark_count_,
-                        {exits_ + exit_count_, passages_ + exit_count_, exit_count_});
+                        {exits_ + exit_count_, passages_ + exit_count_, details_ + exit_count_, exit_count_,
+                         vias_ + via_count_, via_count_});
   if (!translator.translate(pc, &fresh, translator_options())) {
     *why = translator.refusal();
     return nullptr;
   }
   fresh.first_mark = mark_count_;
   fresh.first_exit = exit_count_;
+  fresh.first_via = via_count_;
   fresh.exit_count = static_cast<uint8_t>(translator.exit_count());
   mark_count_ += fresh.mark_count;
   exit_count_ += translator.exit_count();
+  via_count_ += translator.via_count();
   arena->used += fresh.code_bytes;
   __atomic_store_n(&arena->blocks[arena->block_count], block_count_, __ATOMIC_RELAXED);
   ++block_count_;
@@ -252,7 +263,7 @@ void CodeCache::chain(uint32_t number, const Block& target) {
   if (exit.state != Exit::kUnlogged || !arena->has_room(kMaxLoggedExitBytes)) return;
   Emitter emit(arena->used, arena->end);
   uint8_t* const code = emit.here();
-  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), number, arena->logged_stub,
+  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), number, passages_[number].units, arena->logged_stub,
                                          reaches ? target.code : nullptr);
   if (next == nullptr) return;
   arena->used = emit.here();

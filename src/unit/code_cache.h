@@ -17,6 +17,7 @@
 
 #include "channel/layout.h"
 #include "unit/branch_bias.h"
+#include "unit/branch_log.h"
 #include "unit/code_map.h"
 #include "unit/emitter.h"
 #include "unit/exit_code.h"
@@ -32,12 +33,14 @@ struct InsnMark {
   uint8_t length : 7;   // of the program's instruction
   uint8_t spilled : 1;  // the program's rax is in TlsBlock::rax
   uint8_t branches;     // of the program, in this superblock before it
-  Path path;            // of this superblock before it
+  uint32_t path : 24;   // the way to it from the superblock's first
+  uint32_t via_count : 8;
 };
 static_assert(sizeof(InsnMark) == 12);
 
 // An exit that was taken that often is worth a look (hot_code.cc).
 inline constexpr uint32_t kHotHits = 128;
+inline constexpr uint32_t kJudgedHits = 1 << 14;  // all is known of it by then
 
 // Of the leader's config: intel_pt/noretcomp/.
 inline constexpr uint64_t kNoReturnCompression = 0x800;
@@ -51,6 +54,7 @@ struct Block {
   uint32_t code_bytes;
   uint32_t first_mark;
   uint32_t first_exit;
+  uint32_t first_via;
   uint16_t mark_count;
   uint8_t exit_count;
   uint8_t generation;  // how often it was made anew (hot_code.cc)
@@ -82,6 +86,8 @@ class CodeCache {
   [[nodiscard]] bool is_fresh(const Block& block) const;
   // By the number of the exit. Any thread, any time.
   [[nodiscard]] Passage* passages() const { return passages_; }
+  [[nodiscard]] PassageDetails* passage_details() const { return details_; }
+  [[nodiscard]] const Via* vias() const { return vias_; }
   // The direct exit of that number. Any thread, any time; while `state` is kUnlogged, it and `field`
   // need the lock.
   [[nodiscard]] Exit& exit(uint32_t number) { return exits_[number]; }
@@ -125,6 +131,9 @@ class CodeCache {
   [[nodiscard]] uint32_t code_changes() const {
     return __atomic_load_n(&code_changes_, __ATOMIC_RELAXED);
   }
+  [[nodiscard]] static Way way_to(const Block& block, const InsnMark& mark) {
+    return {block.first_via, mark.via_count, mark.path};
+  }
   [[nodiscard]] uint64_t pc_of(const Block& block, const InsnMark& mark) const {
     return block.segment_start + mark.pc_offset;
   }
@@ -151,9 +160,10 @@ class CodeCache {
   static constexpr size_t kMaxBlocks = size_t{1} << 19;
   static constexpr size_t kMaxMarks = size_t{1} << 23;
   static constexpr size_t kMaxExits = size_t{1} << 22;
+  static constexpr size_t kMaxViasInAll = size_t{1} << 20;
   static constexpr size_t kFirstHashSlots = size_t{1} << 13;
   static constexpr size_t kTableEntries = 65536;
-  static constexpr uint8_t kLastGeneration = 4;
+  static constexpr uint8_t kLastGeneration = 6;
   static constexpr size_t kEntryBytes = 5;
 
   // Of the program's registers that a stub's caller has not saved in TLS.
@@ -171,6 +181,7 @@ class CodeCache {
   Block* translate(Segment& segment, uint64_t pc, channel::Reason* why);
   Block& block_of_exit(uint32_t number);
   bool judge(const Block& block);
+  bool judge_indirect(const Block& block, uint32_t number);
   static void redirect(Block& old, const Block& fresh);
   void reread_map();
   bool init();
@@ -193,6 +204,9 @@ class CodeCache {
   uint32_t mark_count_ = 0;
   Exit* exits_ = nullptr;
   Passage* passages_ = nullptr;  // of the same exits
+  PassageDetails* details_ = nullptr;
+  Via* vias_ = nullptr;
+  uint32_t via_count_ = 0;
   uint32_t exit_count_ = 0;
   Slot* hash_ = nullptr;
   size_t hash_slots_ = 0;      // a power of two, at least twice the blocks
@@ -203,6 +217,8 @@ class CodeCache {
   uint8_t* marks_prefaulted_ = nullptr;
   uint8_t* exits_prefaulted_ = nullptr;
   uint8_t* passages_prefaulted_ = nullptr;
+  uint8_t* details_prefaulted_ = nullptr;
+  uint8_t* vias_prefaulted_ = nullptr;
   uint32_t suspended_ = 0;
   uint32_t code_changes_ = 0;
   bool ready_ = false;

@@ -155,21 +155,21 @@ bool signals_wait(Thread& thread) {
 }
 
 // Whether translated code is at the beginning of one of the program's instructions.
-bool is_at_boundary(ucontext_t& context, uint64_t* pc, Path* path) {
+bool is_at_boundary(ucontext_t& context, uint64_t* pc, Way* way) {
   const uint64_t ip = program_register(context, REG_RIP);
   const Block* block = nullptr;
   const InsnMark* mark = nullptr;
   if (!code_cache.locate(ip, &block, &mark)) return false;
   if (ip != reinterpret_cast<uint64_t>(block->code) + mark->code_offset) return false;
   *pc = code_cache.pc_of(*block, *mark);
-  *path = mark->path;
+  *way = code_cache.way_to(*block, *mark);
   return true;
 }
 
 struct SampleRequest {
   ucontext_t* context;
   uint64_t pc;
-  Path path;
+  Way way;
 };
 
 // In a handler, on the unit's stack: the sample, then on in the cache, or natively if that can't
@@ -177,7 +177,7 @@ struct SampleRequest {
 void sample_and_go_on(Thread* thread, SampleRequest* request) {
   ucontext_t& context = *request->context;
   protect_frame(context);
-  window_end(*thread, context, request->pc, request->path, Reason::kFull);
+  window_end(*thread, context, request->pc, request->way, Reason::kFull);
   Reason why = Reason::kFull;
   Block* const block = block_to_enter(*thread, request->pc, &why);
   if (block == nullptr) return count(*thread, why);
@@ -251,8 +251,8 @@ void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& ov
   const uint64_t ip = program_register(context, REG_RIP);
   // unit_exit() or unit_indirect() take it.
   if (!code_cache.in_cache(ip) || code_cache.in_stub(ip)) return;
-  SampleRequest request{&context, 0, kEmptyPath};
-  if (is_at_boundary(context, &request.pc, &request.path)) return take_sample(thread, request);
+  SampleRequest request{&context, 0, kEmptyWay};
+  if (is_at_boundary(context, &request.pc, &request.way)) return take_sample(thread, request);
   thread.stepping = true;
   context.uc_mcontext.gregs[REG_EFL] |= kTrapFlag;
 }
@@ -263,8 +263,8 @@ void end_stepping(Thread& thread, ucontext_t& context) {
 }
 
 void continuous_step(Thread& thread, ucontext_t& context) {
-  SampleRequest request{&context, 0, kEmptyPath};
-  const bool arrived = is_at_boundary(context, &request.pc, &request.path);
+  SampleRequest request{&context, 0, kEmptyWay};
+  const bool arrived = is_at_boundary(context, &request.pc, &request.way);
   if (!arrived && !code_cache.in_stub(program_register(context, REG_RIP))) return;
   end_stepping(thread, context);
   if (arrived) take_sample(thread, request);

@@ -45,15 +45,15 @@ inline void emit_unlogged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t nu
   emit.jump(unlogged_stub);
 }
 
-// Logs its number and goes to `next`, or out of the cache if that is null or the log is full. The
+// Logs its number, in an entry of so many units, and goes to `next`, or out of the cache if that is null or the log is full. The
 // program's rcx is in TlsBlock::rcx when it goes out. Returns the rel32 that leads to `next`.
 inline uint8_t* emit_logged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t number,
-                                 const uint8_t* logged_stub, const uint8_t* next) {
+                                 uint32_t units, const uint8_t* logged_stub, const uint8_t* next) {
   emit.fs_store(tls.rcx, Reg::kRcx);
   emit.fs_load(Reg::kRcx, tls.log);
   emit.code(0x48, 0xc7, 0x01);  // mov qword [rcx], number
   emit.u32(number);
-  emit.code(0x48, 0x8d, 0x49, 0x08);  // lea rcx, [rcx+8]
+  emit.code(0x48, 0x8d, 0x49, units * 8);  // lea rcx, [rcx+...]
   emit.fs_store(tls.log, Reg::kRcx);
   emit.code(0x0f, 0xb6, 0xcd);         // movzx ecx, ch
   uint8_t* full = emit.code(0xe3, 0);  // jrcxz out

@@ -69,7 +69,7 @@ TEST_F(ExitCode, LoggedExitLogsAndGoesOn) {
   const uint8_t* next = destination(1);
   const uint8_t* stub = destination(2);
   const uint8_t* function = entry();
-  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, stub, next), nullptr);
+  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, 1, stub, next), nullptr);
   const LogEntry* log = log_with_room(2);
   const Result result = run(function);
   EXPECT_EQ(tls_block.resume, 1u);
@@ -83,7 +83,7 @@ TEST_F(ExitCode, LoggedExitLeavesWhenTheLogIsFull) {
   const uint8_t* next = destination(1);
   const uint8_t* stub = destination(2);
   const uint8_t* function = entry();
-  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, stub, next), nullptr);
+  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, 1, stub, next), nullptr);
   const LogEntry* log = log_with_room(1);
   const Result result = run(function);
   EXPECT_EQ(tls_block.resume, 2u);
@@ -98,7 +98,7 @@ TEST_F(ExitCode, FullIsSeenBehindTheEnd) {
   const uint8_t* next = destination(1);
   const uint8_t* stub = destination(2);
   const uint8_t* function = entry();
-  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, stub, next), nullptr);
+  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, 1, stub, next), nullptr);
   for (size_t over = 0; over < kIndirectUnits; ++over) {
     tls_block.log = log_end_ + over * sizeof(LogEntry) - sizeof(LogEntry);
     (void)run(function);
@@ -110,7 +110,7 @@ TEST_F(ExitCode, UnchainedExitLeavesUntilItIsChained) {
   const uint8_t* next = destination(1);
   const uint8_t* stub = destination(2);
   const uint8_t* function = entry();
-  uint8_t* field = emit_logged_exit(emit_, tls_offsets(), kNumber, stub, nullptr);
+  uint8_t* field = emit_logged_exit(emit_, tls_offsets(), kNumber, 1, stub, nullptr);
   ASSERT_NE(field, nullptr);
   log_with_room(8);
   (void)run(function);
@@ -152,12 +152,12 @@ TEST_F(ExitCode, NoRoomIsRememberedAndNothingWritten) {
   for (size_t room = 0; room < kMaxLoggedExitBytes; ++room) {
     bytes.fill(0xaa);
     Emitter emit(bytes.data(), bytes.data() + room);
-    const uint8_t* field = emit_logged_exit(emit, tls_offsets(), kNumber, code_, nullptr);
+    const uint8_t* field = emit_logged_exit(emit, tls_offsets(), kNumber, 1, code_, nullptr);
     EXPECT_EQ(field == nullptr, emit.overflowed());
     for (size_t i = room; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], 0xaa) << room;
   }
   Emitter emit(bytes.data(), bytes.data() + bytes.size());
-  EXPECT_NE(emit_logged_exit(emit, tls_offsets(), kNumber, code_, nullptr), nullptr);
+  EXPECT_NE(emit_logged_exit(emit, tls_offsets(), kNumber, 1, code_, nullptr), nullptr);
   EXPECT_LE(static_cast<size_t>(emit.here() - bytes.data()), kMaxLoggedExitBytes);
 }
 

@@ -22,7 +22,26 @@ Block& CodeCache::block_of_exit(uint32_t number) {
   return blocks_[low];
 }
 
-// Judges the conditionals of `block`. Whether some left more often than they stayed.
+// Of an indirect exit that was taken more often than not: whether its superblock should go on where
+// that leads. With others behind it, it does so already, and had better not.
+bool CodeCache::judge_indirect(const Block& block, uint32_t number) {
+  constexpr uint64_t kLeastInARow = 8;
+  const PassageDetails& details = details_[number];
+  const uint64_t pc = pc_of(block, marks_[block.first_mark + details.insns - 1]);
+  const uint64_t known = bias_.target(pc);
+  if (known == BranchBias::kNone || passages_[number].hits < kHotHits) return false;
+  if (number + 1 != block.first_exit + block.exit_count) {
+    bias_.set_target(pc, BranchBias::kNone);
+    return true;
+  }
+  const uint64_t target = details.seen & kTargetMask;
+  if (known == 0 && details.seen / (kTargetMask + 1) >= kLeastInARow) {
+    bias_.set_target(pc, target);
+  }
+  return bias_.target(pc) == target;
+}
+
+// Judges the branches of `block`. Whether some left more often than they stayed.
 bool CodeCache::judge(const Block& block) {
   uint64_t stayed = 0;
   bool wrong = false;
@@ -32,9 +51,14 @@ bool CodeCache::judge(const Block& block) {
     const uint64_t left = passage.hits;
     if (passage.is_side_exit && left + stayed != 0) {
       const bool leaves_if_taken = (passage.outcomes & 1) != 0;
-      const InsnMark& conditional = marks_[block.first_mark + passage.insns - 1];
+      const InsnMark& conditional = marks_[block.first_mark + details_[number].insns - 1];
       bias_.set(pc_of(block, conditional), (left > stayed) == leaves_if_taken);
       wrong |= left > stayed;
+    }
+    const bool is_indirect =
+        passage.kind == Passage::kIndirect || passage.kind == Passage::kReturn;
+    if (is_indirect && left > stayed) {
+      wrong |= judge_indirect(block, number);
     }
     stayed += left;
   }

@@ -21,6 +21,26 @@ constexpr uint32_t path_outcomes(Path path) { return path ^ 1u << path_count(pat
 // Calls of one superblock that are on their way at once.
 inline constexpr uint32_t kMaxPendingCalls = 3;
 
+// An indirect branch in the middle of a superblock that led where it usually does.
+struct Via {
+  uint64_t target;
+  uint16_t outcomes;  // since the superblock's first instruction or the via before
+  uint8_t outcome_count;
+  bool is_return;
+};
+static_assert(sizeof(Via) == 16);
+inline constexpr uint32_t kMaxVias = 4;  // of one superblock
+
+// What happened from a superblock's first instruction up to one of its others.
+struct Way {
+  uint32_t first_via;
+  uint32_t via_count;
+  Path path;  // behind the last of these
+};
+inline constexpr Way kEmptyWay{0, 0, kEmptyPath};
+
+// Of a way out, what is needed each time it is taken. Small, for a program has thousands that are
+// in use at once.
 struct Passage {
   enum Kind : uint8_t {
     kDirect,
@@ -28,17 +48,26 @@ struct Passage {
     kReturn,    // from a call of another superblock
     kMiss,      // a return from a call of this superblock that leads elsewhere
   };
-  uint32_t outcomes;
+  uint16_t outcomes;  // of the way's path
   uint8_t outcome_count;
   Kind kind;
-  uint8_t calls;  // that have not returned in this superblock, the outermost first
+  uint8_t units;  // of the log that an entry takes
+  uint8_t calls;  // that have not returned in this superblock
+  uint8_t via_count;
   bool is_side_exit;  // of a conditional that could have been followed this way
-  uint64_t returns_to[kMaxPendingCalls];
-  uint16_t insns;     // of the program, from the superblock's first up to here
-  uint16_t branches;  // among them, of every kind
-  // How often it was taken; threads that count at once may lose some.
-  uint32_t hits;
+  uint32_t first_via;
+  uint32_t hits;  // how often it was taken; threads that count at once may lose some
 };
-static_assert(sizeof(Passage) == 40);
+static_assert(sizeof(Passage) == 16);
+
+// And the rest.
+struct PassageDetails {
+  uint64_t returns_to[kMaxPendingCalls];  // Passage::calls of them, the outermost first
+  // Where an indirect one led last: the target, and above its 48 bits how often in a row.
+  uint64_t seen;
+  uint32_t insns;     // of the program, from the superblock's first up to here
+  uint32_t branches;  // among them, of every kind
+};
+static_assert(sizeof(PassageDetails) == 40);
 
 }  // namespace auxtrail::unit

@@ -22,13 +22,13 @@ struct ReturnStack {
   uint32_t depth;
 
   void clear() { depth = 0; }
-  void push(const Passage& passage) {
+  void push(const uint64_t (&returns_to)[kMaxPendingCalls], uint32_t calls) {
     static_assert(kMaxPendingCalls == 3);
-    slots[(top + 1) % kSlots] = passage.returns_to[0];
-    slots[(top + 2) % kSlots] = passage.returns_to[1];
-    slots[(top + 3) % kSlots] = passage.returns_to[2];
-    top += passage.calls;
-    const uint32_t deeper = depth + passage.calls;
+    slots[(top + 1) % kSlots] = returns_to[0];
+    slots[(top + 2) % kSlots] = returns_to[1];
+    slots[(top + 3) % kSlots] = returns_to[2];
+    top += calls;
+    const uint32_t deeper = depth + calls;
     depth = deeper < kMaxDepth ? deeper : kMaxDepth;
   }
   // Whether a return to `target` is compressed.

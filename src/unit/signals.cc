@@ -155,12 +155,12 @@ void send_to_this_thread(int signal, const siginfo_t& info) {
 struct EndRequest {
   ucontext_t* context;
   uint64_t pc;
-  Path path;
+  Way way;
   channel::Reason reason;
 };
 void end_on_own_stack(Thread* thread, EndRequest* request) {
   protect_frame(*request->context);
-  window_end(*thread, *request->context, request->pc, request->path, request->reason);
+  window_end(*thread, *request->context, request->pc, request->way, request->reason);
 }
 void end_window(Thread& thread, EndRequest request) {
   auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&end_on_own_stack),
@@ -241,13 +241,13 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
     return true;
   }
   if (signal == SIGTRAP && ip - 1 == code_cache.exit_trap()) {
-    end_window(*thread, {&context, tls_block.exit_pc, kEmptyPath, thread->end_reason});
+    end_window(*thread, {&context, tls_block.exit_pc, kEmptyWay, thread->end_reason});
     return true;
   }
   if (signal == SIGTRAP) {  // a superblock was dropped: its first byte is int3 now
     const Block* const dropped = code_cache.block_at(ip - 1);
     if (dropped == nullptr) return false;
-    end_window(*thread, {&context, dropped->pc, kEmptyPath, channel::Reason::kInvalidated});
+    end_window(*thread, {&context, dropped->pc, kEmptyWay, channel::Reason::kInvalidated});
     return true;
   }
   const Block* block = nullptr;
@@ -258,7 +258,7 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   }
   // The instruction runs again natively and raises the signal where the program can see it.
   end_window(*thread,
-             {&context, code_cache.pc_of(*block, *mark), mark->path, channel::Reason::kFault});
+             {&context, code_cache.pc_of(*block, *mark), code_cache.way_to(*block, *mark), channel::Reason::kFault});
   return true;
 }
 

@@ -26,7 +26,7 @@ bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
   if (options_.can_be_redirected) emit_.code(0x0f, 0x1f, 0x44, 0x00, 0x00);  // kEntryBytes of nop
   pc_ = pc;
   for (;;) {
-    if (insns_ == options_.max_insns || path_count(path_) == options_.max_outcomes) {
+    if (insns_ == options_.max_insns || outcome_count_ == options_.max_outcomes) {
       leave(pc_, Exit::kLogged, Reason::kFull);
       break;
     }
@@ -59,6 +59,7 @@ bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
             .code_bytes = static_cast<uint32_t>(emit_.here() - arena_.used),
             .first_mark = 0,
             .first_exit = 0,
+            .first_via = 0,
             .mark_count = static_cast<uint16_t>(insns_),
             .exit_count = 0,
             .generation = 0,
@@ -119,7 +120,8 @@ void Translator::mark(const Insn& insn, bool spilled) {
                       .length = static_cast<uint8_t>(insn.length & 0x7f),
                       .spilled = spilled,
                       .branches = static_cast<uint8_t>(branches_),
-                      .path = path_};
+                      .path = path_ & 0xffffff,
+                      .via_count = static_cast<uint8_t>(via_count_)};
   hash_ = hash_insn(hash_, reinterpret_cast<const uint8_t*>(pc_), insn.length);
 }
 
@@ -195,16 +197,19 @@ void Translator::loop(const Insn& insn) {
 // The number of a new way out, at the end of `path`.
 uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
   Passage& passage = room_.passages[exit_count_];
-  passage = {.outcomes = path_outcomes(path),
+  const size_t units = (kind == Passage::kDirect ? 1 : options_.indirect_units) + kViaUnits * via_count_;
+  passage = {.outcomes = static_cast<uint16_t>(path_outcomes(path)),
              .outcome_count = static_cast<uint8_t>(path_count(path)),
              .kind = kind,
+             .units = static_cast<uint8_t>(units),
              .calls = static_cast<uint8_t>(return_count_),
+             .via_count = static_cast<uint8_t>(via_count_),
              .is_side_exit = false,
-             .returns_to = {},
-             .insns = static_cast<uint16_t>(insns_),
-             .branches = static_cast<uint16_t>(branches_),
+             .first_via = room_.first_via,
              .hits = 0};
-  for (uint32_t i = 0; i < return_count_; ++i) passage.returns_to[i] = returns_[i];
+  PassageDetails& details = room_.details[exit_count_];
+  details = {.returns_to = {}, .seen = 0, .insns = insns_, .branches = branches_};
+  for (uint32_t i = 0; i < return_count_; ++i) details.returns_to[i] = returns_[i];
   return room_.first + exit_count_++;
 }
 
@@ -212,6 +217,7 @@ uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
 // finish() makes the way there.
 void Translator::side_exit(uint64_t target, bool taken, uint8_t* field) {
   path_ = path_ << 1 | static_cast<uint32_t>(!taken);
+  ++outcome_count_;
   const uint32_t number = new_passage(path_ ^ 1, Passage::kDirect);
   room_.exits[number - room_.first] = {.target = target & kTargetMask,
                                        .reason = 0,
@@ -294,9 +300,43 @@ Translator::Step Translator::indirect(const Insn& insn) {
     if (options_.compress_returns) returns_[return_count_++] = pc_ + insn.length;
   }
   const bool compressed = is_return && options_.compress_returns;
-  log_indirect(new_passage(path_, compressed ? Passage::kReturn : Passage::kIndirect),
-               Saved::kRax);
+  const uint32_t number = new_passage(path_, compressed ? Passage::kReturn : Passage::kIndirect);
+  if (const uint64_t target = cache_.bias_.target(pc_); is_likely(target)) {
+    return follow_indirect(insn, target, number);
+  }
+  log_indirect(number, Saved::kRax);
   return Step::kEnded;
+}
+
+// Whether a superblock may go on at the target of an indirect branch.
+bool Translator::is_likely(uint64_t target) const {
+  const uint64_t first = segment_.start + marks_[0].pc_offset;
+  return target > BranchBias::kNone && via_count_ != kMaxVias && target != first &&
+         target >= segment_.start && target < segment_.end;
+}
+
+// The branch of that exit, with its target in rax, led there so far.
+Translator::Step Translator::follow_indirect(const Insn& insn, uint64_t target, uint32_t number) {
+  emit_.fs_store(tls_.rcx, Reg::kRcx);
+  check_target(target);
+  misses_[miss_count_++] = {emit_.rel32_later(), number, 0};
+  emit_.fs_load(Reg::kRax, tls_.rax);
+  emit_.fs_load(Reg::kRcx, tls_.rcx);
+  room_.vias[via_count_++] = {
+      .target = target,
+      .outcomes = static_cast<uint16_t>(path_outcomes(path_)),
+      .outcome_count = static_cast<uint8_t>(path_count(path_)),
+      .is_return = insn.cls == InsnClass::kReturn && options_.compress_returns};
+  path_ = kEmptyPath;
+  return follow(target);
+}
+
+// jrcxz hit; jmp miss; hit: the rel32 of the miss comes next. The target is in rax.
+void Translator::check_target(uint64_t expected) {
+  emit_.code(0x48, 0xb9);  // mov rcx, -expected
+  emit_.u64(uint64_t{0} - expected);
+  emit_.code(0x48, 0x8d, 0x0c, 0x01);  // lea rcx, [rcx+rax]
+  emit_.code(0xe3, 0x05, 0xe9);
 }
 
 // The return from a call of this superblock most likely goes back there, and then needs no more
@@ -309,10 +349,7 @@ Translator::Step Translator::paired_return(const Insn& insn) {
   emit_.fs_store(tls_.rax, Reg::kRax);
   emit_.code(0x48, 0x8b, 0x04, 0x24);  // mov rax, [rsp]
   emit_.fs_store(tls_.rcx, Reg::kRcx);
-  emit_.code(0x48, 0xb9);  // mov rcx, -expected
-  emit_.u64(uint64_t{0} - expected);
-  emit_.code(0x48, 0x8d, 0x0c, 0x01);  // lea rcx, [rcx+rax]
-  emit_.code(0xe3, 0x05, 0xe9);        // jrcxz hit; jmp miss; hit:
+  check_target(expected);
   uint8_t* const field = emit_.rel32_later();
   misses_[miss_count_++] = {field, new_passage(path_, Passage::kMiss), popped};
   emit_.fs_load(Reg::kRax, tls_.rax);
@@ -320,6 +357,7 @@ Translator::Step Translator::paired_return(const Insn& insn) {
   move_stack(popped);
   --return_count_;
   path_ = path_ << 1 | 1;
+  ++outcome_count_;
   return follow(expected);
 }
 
@@ -335,7 +373,8 @@ void Translator::log_indirect(uint32_t number, Saved saved) {
   emit_.code(0xc7, 0x01);  // mov dword [rcx], number
   emit_.u32(number);
   emit_.code(0x48, 0x89, 0x41, 0x08);  // mov [rcx+8], rax
-  emit_.code(0x48, 0x8d, 0x49, options_.indirect_units * sizeof(LogEntry));  // lea rcx, [rcx+...]
+  const size_t units = room_.passages[number - room_.first].units;
+  emit_.code(0x48, 0x8d, 0x49, units * sizeof(LogEntry));  // lea rcx, [rcx+...]
   emit_.fs_store(tls_.log, Reg::kRcx);
   emit_.code(0x0f, 0xb6, 0xcd);  // movzx ecx, ch
   emit_.code(0xe3, 3 + 7);       // jrcxz full
@@ -348,7 +387,8 @@ void Translator::log_indirect(uint32_t number, Saved saved) {
 // The way to another superblock (or, as kEnd, out of the window).
 void Translator::leave(uint64_t target, Exit::State state, Reason reason) {
   const uint32_t number = new_passage(path_, Passage::kDirect);
-  const uint8_t* field = emit_logged_exit(emit_, tls_, number, arena_.logged_stub, nullptr);
+  const uint32_t units = room_.passages[number - room_.first].units;
+  const uint8_t* field = emit_logged_exit(emit_, tls_, number, units, arena_.logged_stub, nullptr);
   room_.exits[number - room_.first] = {.target = target & kTargetMask,
                                        .reason = static_cast<uint8_t>(reason),
                                        .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
@@ -369,7 +409,7 @@ void Translator::finish() {
   for (uint32_t i = 0; i < miss_count_; ++i) {
     if (emit_.overflowed()) return;
     Emitter::set_rel32(misses_[i].field, emit_.here());
-    move_stack(misses_[i].popped);
+    if (misses_[i].popped != 0) move_stack(misses_[i].popped);
     log_indirect(misses_[i].number, Saved::kRaxAndRcx);
   }
   emit_.align(8);

@@ -41,11 +41,14 @@ class Translator {
   }
 
   // Room for the exits of a superblock, numbered from `first` on.
-  static constexpr uint32_t kMaxExits = kMaxPathBits + 1;
+  static constexpr uint32_t kMaxExits = kMaxPathBits + kMaxVias + 1;
   struct ExitRoom {
     Exit* exits;
     Passage* passages;
+    PassageDetails* details;
     uint32_t first;
+    Via* vias;
+    uint32_t first_via;
   };
   Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena, InsnMark* marks,
              ExitRoom room);
@@ -64,6 +67,7 @@ class Translator {
   bool translate(uint64_t pc, Block* block, const Options& options);
   [[nodiscard]] channel::Reason refusal() const { return refusal_; }
   [[nodiscard]] uint32_t exit_count() const { return exit_count_; }
+  [[nodiscard]] uint32_t via_count() const { return via_count_; }
 
  private:
   enum class Step : uint8_t { kContinue, kEnded };
@@ -97,6 +101,9 @@ class Translator {
   bool load_target(const isa::Insn& insn);
   Step indirect(const isa::Insn& insn);
   Step paired_return(const isa::Insn& insn);
+  [[nodiscard]] bool is_likely(uint64_t target) const;
+  Step follow_indirect(const isa::Insn& insn, uint64_t target, uint32_t number);
+  void check_target(uint64_t expected);
   void move_stack(uint32_t bytes);
   enum class Saved : uint8_t { kRax, kRaxAndRcx };
   void log_indirect(uint32_t number, Saved saved);
@@ -121,6 +128,8 @@ class Translator {
   Path path_ = kEmptyPath;
   ExitRoom room_;
   uint32_t exit_count_ = 0;
+  uint32_t outcome_count_ = 0;
+  uint32_t via_count_ = 0;
   struct Constant {
     uint8_t* field;
     uint64_t value;
@@ -133,9 +142,9 @@ class Translator {
   struct Miss {  // of a paired return that goes elsewhere
     uint8_t* field;
     uint32_t number;
-    uint32_t popped;
+    uint32_t popped;  // from the stack, still to be done
   };
-  Miss misses_[kMaxPathBits];
+  Miss misses_[kMaxPathBits + kMaxVias];
   uint32_t miss_count_ = 0;
   channel::Reason refusal_ = channel::Reason::kUntranslatable;
 };

@@ -279,7 +279,8 @@ void enter_cache(Thread& thread, ucontext_t& context, const Block& block) {
   tls_block.state = UnitState::kWindow;
 }
 
-void window_end(Thread& thread, ucontext_t& context, uint64_t pc, Path path, Reason reason) {
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, const Way& way,
+                Reason reason) {
   tls_block.state = UnitState::kTranslating;  // for abort_translation()
   signal_mask(context) = thread.saved_mask;
   if (thread.stepping) end_stepping(thread, context);
@@ -290,7 +291,7 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, Path path, Rea
     context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(abort);
   }
   drain(thread, tls_block.log);
-  thread.writer.tnt(path_outcomes(path), path_count(path));
+  write_way(thread.writer, thread.returns, way);
   thread.writer.end(pc);
   if (session.config.continuous != 0) return continuous_pause(thread, pc, reason);
   deliver_sample(thread, pc, reason);
@@ -315,7 +316,7 @@ uint64_t unit_exit(Thread* thread) {
   thread->pending_pc = target;
   if (token != exit_token(number, true)) {
     *reinterpret_cast<LogEntry*>(tls_block.log) = number;
-    tls_block.log += sizeof(LogEntry);
+    tls_block.log += code_cache.passages()[number].units * sizeof(LogEntry);
   }
   const bool is_end = exit.state == Exit::kEnd;  // never changes, unlike the other states
   if (thread->samples_due != 0 && !log_is_full(tls_block.log)) (void)refill(*thread, target);

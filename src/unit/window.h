@@ -45,9 +45,9 @@ extern WindowConfig window_config;
 void window_begin(Thread& thread, ucontext_t& context);
 
 // Ends the open window at `pc`: writes the packets that lead there, delivers the sample, and makes
-// `context` continue natively at `pc`. `path` (thread_state.h) of the current superblock is not in
+// `context` continue natively at `pc`. `way` (passage.h) through the current superblock is not in
 // the log yet.
-void window_end(Thread& thread, ucontext_t& context, uint64_t pc, Path path,
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, const Way& way,
                 channel::Reason reason);
 
 // Called by the common stubs with the program's state saved; both return the code address to go on

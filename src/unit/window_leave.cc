@@ -43,7 +43,7 @@ uint64_t end_from_stub(Thread& thread, uint64_t pc, Reason reason) {
   ucontext_t& context = thread.signal_return.context();
   copy_program_registers(thread, context);
   thread.leaving = true;
-  window_end(thread, context, pc, kEmptyPath, reason);
+  window_end(thread, context, pc, kEmptyWay, reason);
   return_natively(&thread);
 }
 
