@@ -108,6 +108,8 @@ KernelAction effective(int signal, const KernelAction& wish) {
   if (signal == SIGTRAP) action.flags |= SA_RESTART;
   // All but the five wait while we work; the program's own mask is set before its handler runs.
   action.mask = ~kFiveBits | signal_bit(signal);
+  // Both frames may be built before either handler runs.
+  if (keeps_trigger_off(action.flags)) action.mask |= signal_bit(SIGTRAP);
   return action;
 }
 
@@ -418,6 +420,14 @@ void watch_all_signals() {
     const KernelAction action = effective(signal, program_action[signal]);
     (void)kernel_sigaction(signal, &action, nullptr);
   }
+}
+
+void tell_kernel_again() {
+  const ActionLock lock;
+  for_each_watched([](int signal) {
+    const KernelAction action = effective(signal, program_action[signal]);
+    (void)kernel_sigaction(signal, &action, nullptr);
+  });
 }
 
 void exchange_action(int signal, const KernelAction* action, KernelAction* old) {

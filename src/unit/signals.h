@@ -34,6 +34,10 @@ bool is_watched_signal(int signal);
 // over the other dispositions. Single threaded.
 void watch_all_signals();
 
+// Where keeps_trigger_off() (small_stacks.h) says otherwise than before: renews what the kernel was
+// told of the watched signals.
+void tell_kernel_again();
+
 // Learns the dispositions the process started with and installs the unit's entry. Returns 0 or an
 // errno.
 int install_handlers();

@@ -36,6 +36,7 @@ void see_small_alternate_stack() {
   for (int signal = 1; signal < kSignals; ++signal) {
     if (may_use_alternate[signal]) add_trap(signal);
   }
+  tell_kernel_again();
 }
 
 }  // namespace

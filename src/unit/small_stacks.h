@@ -3,8 +3,7 @@
 //
 //  - Threads created with a small stack of libc's choosing get that much more of it.
 //  - Once a thread has a small alternate signal stack, handlers that may run on it (SA_ONSTACK) run
-//  with the trigger
-//    blocked: a second frame may not fit above the first.
+//    with the trigger blocked: a second frame may not fit above the first.
 #pragma once
 
 #include <pthread.h>
