@@ -12,7 +12,6 @@ Everything printed is also written to the output file: {"results": [{"name", "va
 """
 import argparse
 import json
-import math
 import os
 import pathlib
 import re
@@ -20,47 +19,12 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 
 import tools
 import workloads
+from measuring import Results, Run, decode, geometric_mean
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-
-
-class Results:
-    def __init__(self):
-        self.rows = []
-
-    def add(self, name, value, unit, peer=""):
-        self.rows.append({"name": name, "value": round(value, 6), "unit": unit, "peer": peer})
-
-    def write(self, path):
-        pathlib.Path(path).write_text(json.dumps({"results": self.rows}, indent=1) + "\n")
-
-
-class Run:
-    """One run of a workload under a tool (or natively, with tool None)."""
-
-    def __init__(self, workload, tool):
-        command = tool.command(workload) if tool else list(workload.command)
-        environment = {**os.environ, "LC_ALL": "C", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-        with open(workload.stdin, "rb") as source, tempfile.TemporaryFile() as errors:
-            started = time.monotonic()
-            process = subprocess.Popen(command, stdin=source, stdout=subprocess.DEVNULL, stderr=errors, env=environment)
-            _, status, usage = os.wait4(process.pid, 0)
-            self.wall_s = time.monotonic() - started
-            process.returncode = os.waitstatus_to_exitcode(status)
-            errors.seek(0)
-            self.errors = errors.read().decode(errors="replace")
-        self.cpu_s = usage.ru_utime + usage.ru_stime
-        self.ok = process.returncode == 0
-        self.recording_bytes = os.path.getsize(tool.output) if tool and tool.output and self.ok else 0
-
-
-def geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 class Measurement:
@@ -138,22 +102,13 @@ def window_ends(errors):
     return int(found[1]), {"full": int(found[2]), **{reason.strip(): int(count) for count, reason in parts}}
 
 
-def verify(binary, recording):
-    result = subprocess.run([binary, "verify", "--json", "-i", recording], capture_output=True, text=True, check=False)
-    try:
-        return json.loads(result.stdout)
-    except json.JSONDecodeError:
-        print(f"verify: {result.stderr.strip()}", file=sys.stderr)
-        return None
-
-
 def print_contents(programs, tool, binary, results):
     """What is in the recordings of one more run of each workload."""
     print(f"\nThe recordings at {tool.name}:")
     print(f"{'':10}{'samples':>9}{'branches/sample':>17}{'bits/branch':>13}{'KB/s':>9}{'errors':>8}  windows ended by")
     for workload in programs:
         run = Run(workload, tool)
-        found = verify(binary, tool.output) if run.ok else None
+        found = decode(binary, tool.output) if run.ok else None
         if not found:
             print(f"{workload.name:10} failed")
             continue
