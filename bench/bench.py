@@ -71,26 +71,30 @@ def measure(programs, used, rounds, slow_rounds):
 
 
 def print_ratios(programs, used, measurement, results):
-    for what, title in (("cpu_s", "CPU time (user + system, recorder included)"), ("wall_s", "wall time")):
-        print(f"\nRatio to native, {title}:")
-        print(f"{'':10}" + "".join(f"{tool.name:>23}" for tool in used))
-        columns = {tool.name: [] for tool in used}
-        for workload in programs:
-            row = ""
-            for tool in used:
-                ratio = measurement.ratio(workload, tool, what)
-                row += f"{ratio:23.3f}" if ratio else f"{'failed':>23}"
-                if ratio:
-                    columns[tool.name].append(ratio)
-                    results.add(f"{tool.name}: {workload.name}, {what[:-2]}", ratio, "ratio", "native")
-            print(f"{workload.name:10}{row}")
-        row = ""
-        for tool in used:
-            mean = geometric_mean(columns[tool.name]) if columns[tool.name] else float("nan")
-            row += f"{mean:23.3f}"
-            if columns[tool.name]:
-                results.add(f"{tool.name}: geometric mean, {what[:-2]}", mean, "ratio", "native")
-        print(f"{'geo. mean':10}{row}")
+    print_ratio_table("CPU time (user + system, recorder included)", "cpu", programs, used, measurement, results)
+    print_ratio_table("wall time", "wall", programs, used, measurement, results)
+
+
+def print_ratio_table(title, what, programs, used, measurement, results):
+    """A row per workload and a column per tool; below them each column's geometric mean and its worst workload."""
+    rows = {label: "" for label in ["", *(workload.name for workload in programs), "geo. mean", "worst"]}
+    for tool in used:
+        found = {w.name: measurement.ratio(w, tool, f"{what}_s") for w in programs}
+        ratios = {name: ratio for name, ratio in found.items() if ratio}
+        for name, ratio in ratios.items():
+            results.add(f"{tool.name}: {name}, {what}", ratio, "ratio", "native")
+        cells = {"": tool.name, **{name: f"{ratio:.3f}" for name, ratio in ratios.items()}}
+        if ratios:
+            mean, worst = geometric_mean(ratios.values()), max(ratios, key=ratios.get)
+            results.add(f"{tool.name}: geometric mean, {what}", mean, "ratio", "native")
+            results.add(f"{tool.name}: worst, {what}", ratios[worst], "ratio", "native", workload=worst)
+            cells |= {"geo. mean": f"{mean:.3f}", "worst": f"{worst} {ratios[worst]:.3f}"}
+        width = max(15, len(tool.name)) + 2
+        for label in rows:
+            rows[label] += f"{cells.get(label, 'failed'):>{width}}"
+    print(f"\nRatio to native, {title}:")
+    for label, row in rows.items():
+        print(f"{label:10}{row}")
 
 
 def window_ends(errors):

@@ -4,6 +4,7 @@ import math
 import os
 import pathlib
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -11,13 +12,13 @@ import time
 
 
 class Results:
-    """The figures of the output file: {"results": [{"name", "value", "unit", "peer"}]}."""
+    """The figures of the output file: {"results": [{"name", "value", "unit", "peer"}]}; of the worst: "workload", too."""
 
     def __init__(self):
         self.rows = []
 
-    def add(self, name, value, unit, peer=""):
-        self.rows.append({"name": name, "value": round(value, 6), "unit": unit, "peer": peer})
+    def add(self, name, value, unit, peer="", **more):
+        self.rows.append({"name": name, "value": round(value, 6), "unit": unit, "peer": peer, **more})
 
     def write(self, path):
         pathlib.Path(path).write_text(json.dumps({"results": self.rows}, indent=1) + "\n")
@@ -43,7 +44,7 @@ class Run:
 
 
 def geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
+    return math.exp(statistics.fmean(map(math.log, values)))
 
 
 def decode(binary, recording):

@@ -19,10 +19,13 @@ class Tool:
         return [*self.prefix, program, *workload.command[1:]]
 
 
-def auxtrail(binary, hz, work):
-    output = f"{work}/auxtrail-{hz}.data"
-    return Tool(f"auxtrail {hz} Hz", (binary, "record", "-F", str(hz), "--aux-sample=4096", "-o", output, "--"),
-                output=output)
+def auxtrail(name, binary, work, *options):
+    output = f"{work}/{name.replace(' ', '-')}.data"
+    return Tool(name, (binary, "record", *options, "-o", output, "--"), output=output)
+
+
+def auxtrail_samples(name, binary, work, unit, hz, size):
+    return auxtrail(name, binary, work, f"--unit={unit}", "-F", str(hz), f"--aux-sample={size}")
 
 
 def perf(work):
@@ -59,5 +62,7 @@ def qemu_oracle(work, repository):
 
 
 def all_tools(binary, work, repository):
-    return [auxtrail(binary, 999, work), auxtrail(binary, 99, work), perf(work), valgrind(),
-            qemu_oracle(work, repository)]
+    return [auxtrail_samples("auxtrail 999 Hz", binary, work, "window", 999, 4096),
+            auxtrail_samples("auxtrail 99 Hz", binary, work, "window", 99, 4096),
+            auxtrail_samples("auxtrail continuous 99 Hz", binary, work, "continuous", 99, 4096),
+            perf(work), valgrind(), qemu_oracle(work, repository)]
