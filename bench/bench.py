@@ -2,15 +2,16 @@
 """What recording costs: each workload natively and under each tool, in turns, and the medians of the ratios.
 
 A round runs every workload once under each tool, in an order that rotates, with a native run before and after each
-(tools that are many times slower get less work and fewer rounds); a tool's figure is the median over the rounds of its
-time divided by the mean of the two native ones beside it. CPU time is user + system of the whole process tree, the
-recorder's included; wall time is told beside it. Figures of the
-recordings themselves (branches per sample, bits per branch, how windows ended, bytes per second) come from
-the summary of `auxtrail record` and from `auxtrail verify --json`.
+(slower tools get fewer rounds, and less work if they are many times slower); a tool's figure is the median over the
+rounds of its time divided by the mean of the two native ones beside it. CPU time is user + system of the whole process
+tree, the recorder's included; wall time is told beside it. Figures of the recordings themselves (branches per sample,
+bits per branch, how windows ended, bytes per second) come from the summary of `auxtrail record` and from
+`auxtrail verify --json`.
 
 Everything printed is also written to the output file: {"results": [{"name", "value", "unit", "peer"}]}.
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -32,13 +33,13 @@ class Measurement:
 
     def __init__(self):
         self.runs = {}  # (workload name, tool name) -> [(native runs beside it, run)]
-        self.failures = []
+        self.failures = collections.Counter()  # runs by the same keys
 
     def add(self, workload, tool, natives, run):
         if run.ok and all(native.ok for native in natives):
             self.runs.setdefault((workload.name, tool.name), []).append((natives, run))
-        elif (workload.name, tool.name) not in self.failures:
-            self.failures.append((workload.name, tool.name))
+        else:
+            self.failures[workload.name, tool.name] += 1
             print(f"  {workload.name} under {tool.name} failed: {run.errors.strip()[-300:]}", file=sys.stderr)
 
     def ratio(self, workload, tool, what):
@@ -47,16 +48,16 @@ class Measurement:
                   for natives, run in pairs]
         return statistics.median(ratios) if ratios else None
 
-    def last(self, workload, tool):
-        pairs = self.runs.get((workload.name, tool.name), [])
-        return pairs[-1][1] if pairs else None
+    def complete(self):
+        """Whether there is a figure for everything: one run of several may fail."""
+        return all(key in self.runs for key in self.failures)
 
 
 def measure(programs, used, rounds, slow_rounds):
     measurement = Measurement()
     for round_number in range(rounds):
         for workload in programs:
-            turn = [tool for tool in used if not tool.slow or round_number < slow_rounds]
+            turn = [tool for tool in used if round_number < (slow_rounds if tool.slow else tool.max_rounds)]
             shift = round_number % max(1, len(turn))
             beside = None  # the last native run and its size
             for tool in turn[shift:] + turn[:shift]:
@@ -196,9 +197,11 @@ def main():
             print_contents(programs, tool, binary, results)
     if not arguments.no_micro:
         run_micro(arguments.build, results)
+    for (workload, tool), count in measurement.failures.items():
+        results.add(f"{tool}: {workload}, failed runs", count, "count")
     results.write(arguments.output)
     print(f"\nwrote {arguments.output}")
-    return 1 if measurement.failures else 0
+    return 0 if measurement.complete() else 1
 
 
 if __name__ == "__main__":

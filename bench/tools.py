@@ -11,6 +11,7 @@ class Tool:
     name: str
     prefix: tuple = ()  # words before the command
     slow: bool = False  # many times slower than native: fewer rounds
+    max_rounds: int = 99  # enough for a ratio that is far from 1
     output: str = ""  # the recording that it leaves
     skipped: str = ""  # why it cannot run here
 
@@ -19,13 +20,13 @@ class Tool:
         return [*self.prefix, program, *workload.command[1:]]
 
 
-def auxtrail(name, binary, work, *options):
+def auxtrail(name, binary, work, *options, **more):
     output = f"{work}/{name.replace(' ', '-')}.data"
-    return Tool(name, (binary, "record", *options, "-o", output, "--"), output=output)
+    return Tool(name, (binary, "record", *options, "-o", output, "--"), output=output, **more)
 
 
-def auxtrail_samples(name, binary, work, unit, hz, size):
-    return auxtrail(name, binary, work, f"--unit={unit}", "-F", str(hz), f"--aux-sample={size}")
+def auxtrail_samples(name, binary, work, unit, hz, size, **more):
+    return auxtrail(name, binary, work, f"--unit={unit}", "-F", str(hz), f"--aux-sample={size}", **more)
 
 
 def perf(work):
@@ -64,5 +65,5 @@ def qemu_oracle(work, repository):
 def all_tools(binary, work, repository):
     return [auxtrail_samples("auxtrail 999 Hz", binary, work, "window", 999, 4096),
             auxtrail_samples("auxtrail 99 Hz", binary, work, "window", 99, 4096),
-            auxtrail_samples("auxtrail continuous 99 Hz", binary, work, "continuous", 99, 4096),
+            auxtrail_samples("auxtrail continuous 99 Hz", binary, work, "continuous", 99, 4096, max_rounds=3),
             perf(work), valgrind(), qemu_oracle(work, repository)]
