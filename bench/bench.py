@@ -8,6 +8,8 @@ tree, the recorder's included; wall time is told beside it. Figures of the recor
 bits per branch, how windows ended, bytes per second) come from the summary of `auxtrail record` and from
 `auxtrail verify --json`.
 
+Other parts: `history`, the table of history_table.py, and `micro`, the Google Benchmark programs.
+
 Everything printed is also written to the output file: {"results": [{"name", "value", "unit", "peer"}]}.
 """
 import argparse
@@ -21,11 +23,13 @@ import statistics
 import subprocess
 import sys
 
+import history_table
 import tools
 import workloads
 from measuring import Results, Run, decode, geometric_mean
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+PARTS = ("costs", "history", "micro")
 
 
 class Measurement:
@@ -165,17 +169,18 @@ def parse():
     parser.add_argument("--slow-rounds", type=int, default=1, help="rounds for valgrind and QEMU")
     parser.add_argument("--only", default="", help="workloads, separated by commas")
     parser.add_argument("--tools", default="", help="tools whose name contains one of these words, separated by commas")
-    parser.add_argument("--no-micro", action="store_true", help="leave the Google Benchmark programs out")
-    return parser.parse_args()
+    parser.add_argument("--history-rounds", type=int, default=3, help="rounds of the history table")
+    parser.add_argument("--parts", default=",".join(PARTS), help="what to measure (%(default)s)")
+    arguments = parser.parse_args()
+    arguments.parts = arguments.parts.split(",")
+    unknown = set(arguments.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    return arguments
 
 
-def main():
-    arguments = parse()
-    binary = str(pathlib.Path(arguments.build).resolve() / "src/cli/auxtrail")
-    if not os.access(binary, os.X_OK):
-        sys.exit(f"bench: no {binary}; run `make release`")
-    work = pathlib.Path(arguments.build).resolve() / "bench-work"
-    work.mkdir(exist_ok=True)
+def run_costs(arguments, binary, work, results):
+    """Returns whether every figure could be measured."""
     programs = [w for w in workloads.make(work / "inputs")
                 if not arguments.only or w.name in arguments.only.split(",")]
     for workload in list(programs):
@@ -189,19 +194,34 @@ def main():
             print(f"{tool.name}: left out: {tool.skipped}")
     used = [tool for tool in wanted if not tool.skipped]
 
-    results = Results()
     measurement = measure(programs, used, arguments.rounds, arguments.slow_rounds)
     print_ratios(programs, used, measurement, results)
     for tool in used:
         if tool.name.startswith("auxtrail"):
             print_contents(programs, tool, binary, results)
-    if not arguments.no_micro:
-        run_micro(arguments.build, results)
     for (workload, tool), count in measurement.failures.items():
         results.add(f"{tool}: {workload}, failed runs", count, "count")
+    return measurement.complete()
+
+
+def main():
+    arguments = parse()
+    binary = str(pathlib.Path(arguments.build).resolve() / "src/cli/auxtrail")
+    if not os.access(binary, os.X_OK):
+        sys.exit(f"bench: no {binary}; run `make release`")
+    work = pathlib.Path(arguments.build).resolve() / "bench-work"
+    work.mkdir(exist_ok=True)
+    results = Results()
+    ok = True
+    if "costs" in arguments.parts:
+        ok &= run_costs(arguments, binary, work, results)
+    if "history" in arguments.parts:
+        ok &= history_table.run(workloads.one_second(work / "inputs"), binary, work, arguments.history_rounds, results)
+    if "micro" in arguments.parts:
+        run_micro(arguments.build, results)
     results.write(arguments.output)
     print(f"\nwrote {arguments.output}")
-    return 0 if measurement.complete() else 1
+    return 0 if ok else 1
 
 
 if __name__ == "__main__":
