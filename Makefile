@@ -5,6 +5,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 TEST_JOBS ?= 2
+BENCH_OPTIONS ?=
 RELEASE := build/release
 AUXTRAIL := $(RELEASE)/src/cli/auxtrail
 
@@ -41,8 +42,8 @@ test-continuous: deps ## the transparency cases in continuous trace (--unit=cont
 	@cmake --build --preset dev -j $(JOBS)
 	@ctest --preset dev -j $(TEST_JOBS) -R '^continuous|transparency_inputs'
 
-bench: release ## what recording costs, next to perf, valgrind and QEMU; writes bench-results.json
-	@python3 -B bench/bench.py --build $(RELEASE) --output bench-results.json
+bench: release ## what recording costs, and what it gives for it; writes bench-results.json (BENCH_OPTIONS="--parts history": a part)
+	@python3 -B bench/bench.py --build $(RELEASE) --output bench-results.json $(BENCH_OPTIONS)
 
 install: program ## install below PREFIX (default /usr/local); DESTDIR is honoured
 	@cmake --install $(RELEASE) --prefix $(PREFIX)

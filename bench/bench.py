@@ -2,17 +2,19 @@
 """What recording costs: each workload natively and under each tool, in turns, and the medians of the ratios.
 
 A round runs every workload once under each tool, in an order that rotates, with a native run before and after each
-(tools that are many times slower get less work and fewer rounds); a tool's figure is the median over the rounds of its
-time divided by the mean of the two native ones beside it. CPU time is user + system of the whole process tree, the
-recorder's included; wall time is told beside it. Figures of the
-recordings themselves (branches per sample, bits per branch, how windows ended, bytes per second) come from
-the summary of `auxtrail record` and from `auxtrail verify --json`.
+(slower tools get fewer rounds, and less work if they are many times slower); a tool's figure is the median over the
+rounds of its time divided by the mean of the two native ones beside it. CPU time is user + system of the whole process
+tree, the recorder's included; wall time is told beside it. Figures of the recordings themselves (branches per sample,
+bits per branch, how windows ended, bytes per second) come from the summary of `auxtrail record` and from
+`auxtrail verify --json`.
+
+Other parts: `history`, the table of history_table.py, and `micro`, the Google Benchmark programs.
 
 Everything printed is also written to the output file: {"results": [{"name", "value", "unit", "peer"}]}.
 """
 import argparse
+import collections
 import json
-import math
 import os
 import pathlib
 import re
@@ -20,47 +22,14 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 
+import history_table
 import tools
 import workloads
+from measuring import Results, Run, decode, geometric_mean
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-
-
-class Results:
-    def __init__(self):
-        self.rows = []
-
-    def add(self, name, value, unit, peer=""):
-        self.rows.append({"name": name, "value": round(value, 6), "unit": unit, "peer": peer})
-
-    def write(self, path):
-        pathlib.Path(path).write_text(json.dumps({"results": self.rows}, indent=1) + "\n")
-
-
-class Run:
-    """One run of a workload under a tool (or natively, with tool None)."""
-
-    def __init__(self, workload, tool):
-        command = tool.command(workload) if tool else list(workload.command)
-        environment = {**os.environ, "LC_ALL": "C", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-        with open(workload.stdin, "rb") as source, tempfile.TemporaryFile() as errors:
-            started = time.monotonic()
-            process = subprocess.Popen(command, stdin=source, stdout=subprocess.DEVNULL, stderr=errors, env=environment)
-            _, status, usage = os.wait4(process.pid, 0)
-            self.wall_s = time.monotonic() - started
-            process.returncode = os.waitstatus_to_exitcode(status)
-            errors.seek(0)
-            self.errors = errors.read().decode(errors="replace")
-        self.cpu_s = usage.ru_utime + usage.ru_stime
-        self.ok = process.returncode == 0
-        self.recording_bytes = os.path.getsize(tool.output) if tool and tool.output and self.ok else 0
-
-
-def geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
+PARTS = ("costs", "history", "micro")
 
 
 class Measurement:
@@ -68,13 +37,13 @@ class Measurement:
 
     def __init__(self):
         self.runs = {}  # (workload name, tool name) -> [(native runs beside it, run)]
-        self.failures = []
+        self.failures = collections.Counter()  # runs by the same keys
 
     def add(self, workload, tool, natives, run):
         if run.ok and all(native.ok for native in natives):
             self.runs.setdefault((workload.name, tool.name), []).append((natives, run))
-        elif (workload.name, tool.name) not in self.failures:
-            self.failures.append((workload.name, tool.name))
+        else:
+            self.failures[workload.name, tool.name] += 1
             print(f"  {workload.name} under {tool.name} failed: {run.errors.strip()[-300:]}", file=sys.stderr)
 
     def ratio(self, workload, tool, what):
@@ -83,16 +52,16 @@ class Measurement:
                   for natives, run in pairs]
         return statistics.median(ratios) if ratios else None
 
-    def last(self, workload, tool):
-        pairs = self.runs.get((workload.name, tool.name), [])
-        return pairs[-1][1] if pairs else None
+    def complete(self):
+        """Whether there is a figure for everything: one run of several may fail."""
+        return all(key in self.runs for key in self.failures)
 
 
 def measure(programs, used, rounds, slow_rounds):
     measurement = Measurement()
     for round_number in range(rounds):
         for workload in programs:
-            turn = [tool for tool in used if not tool.slow or round_number < slow_rounds]
+            turn = [tool for tool in used if round_number < (slow_rounds if tool.slow else tool.max_rounds)]
             shift = round_number % max(1, len(turn))
             beside = None  # the last native run and its size
             for tool in turn[shift:] + turn[:shift]:
@@ -107,26 +76,30 @@ def measure(programs, used, rounds, slow_rounds):
 
 
 def print_ratios(programs, used, measurement, results):
-    for what, title in (("cpu_s", "CPU time (user + system, recorder included)"), ("wall_s", "wall time")):
-        print(f"\nRatio to native, {title}:")
-        print(f"{'':10}" + "".join(f"{tool.name:>23}" for tool in used))
-        columns = {tool.name: [] for tool in used}
-        for workload in programs:
-            row = ""
-            for tool in used:
-                ratio = measurement.ratio(workload, tool, what)
-                row += f"{ratio:23.3f}" if ratio else f"{'failed':>23}"
-                if ratio:
-                    columns[tool.name].append(ratio)
-                    results.add(f"{tool.name}: {workload.name}, {what[:-2]}", ratio, "ratio", "native")
-            print(f"{workload.name:10}{row}")
-        row = ""
-        for tool in used:
-            mean = geometric_mean(columns[tool.name]) if columns[tool.name] else float("nan")
-            row += f"{mean:23.3f}"
-            if columns[tool.name]:
-                results.add(f"{tool.name}: geometric mean, {what[:-2]}", mean, "ratio", "native")
-        print(f"{'geo. mean':10}{row}")
+    print_ratio_table("CPU time (user + system, recorder included)", "cpu", programs, used, measurement, results)
+    print_ratio_table("wall time", "wall", programs, used, measurement, results)
+
+
+def print_ratio_table(title, what, programs, used, measurement, results):
+    """A row per workload and a column per tool; below them each column's geometric mean and its worst workload."""
+    rows = {label: "" for label in ["", *(workload.name for workload in programs), "geo. mean", "worst"]}
+    for tool in used:
+        found = {w.name: measurement.ratio(w, tool, f"{what}_s") for w in programs}
+        ratios = {name: ratio for name, ratio in found.items() if ratio}
+        for name, ratio in ratios.items():
+            results.add(f"{tool.name}: {name}, {what}", ratio, "ratio", "native")
+        cells = {"": tool.name, **{name: f"{ratio:.3f}" for name, ratio in ratios.items()}}
+        if ratios:
+            mean, worst = geometric_mean(ratios.values()), max(ratios, key=ratios.get)
+            results.add(f"{tool.name}: geometric mean, {what}", mean, "ratio", "native")
+            results.add(f"{tool.name}: worst, {what}", ratios[worst], "ratio", "native", workload=worst)
+            cells |= {"geo. mean": f"{mean:.3f}", "worst": f"{worst} {ratios[worst]:.3f}"}
+        width = max(15, len(tool.name)) + 2
+        for label in rows:
+            rows[label] += f"{cells.get(label, 'failed'):>{width}}"
+    print(f"\nRatio to native, {title}:")
+    for label, row in rows.items():
+        print(f"{label:10}{row}")
 
 
 def window_ends(errors):
@@ -138,22 +111,13 @@ def window_ends(errors):
     return int(found[1]), {"full": int(found[2]), **{reason.strip(): int(count) for count, reason in parts}}
 
 
-def verify(binary, recording):
-    result = subprocess.run([binary, "verify", "--json", "-i", recording], capture_output=True, text=True, check=False)
-    try:
-        return json.loads(result.stdout)
-    except json.JSONDecodeError:
-        print(f"verify: {result.stderr.strip()}", file=sys.stderr)
-        return None
-
-
 def print_contents(programs, tool, binary, results):
     """What is in the recordings of one more run of each workload."""
     print(f"\nThe recordings at {tool.name}:")
     print(f"{'':10}{'samples':>9}{'branches/sample':>17}{'bits/branch':>13}{'KB/s':>9}{'errors':>8}  windows ended by")
     for workload in programs:
         run = Run(workload, tool)
-        found = verify(binary, tool.output) if run.ok else None
+        found = decode(binary, tool.output) if run.ok else None
         if not found:
             print(f"{workload.name:10} failed")
             continue
@@ -205,17 +169,18 @@ def parse():
     parser.add_argument("--slow-rounds", type=int, default=1, help="rounds for valgrind and QEMU")
     parser.add_argument("--only", default="", help="workloads, separated by commas")
     parser.add_argument("--tools", default="", help="tools whose name contains one of these words, separated by commas")
-    parser.add_argument("--no-micro", action="store_true", help="leave the Google Benchmark programs out")
-    return parser.parse_args()
+    parser.add_argument("--history-rounds", type=int, default=3, help="rounds of the history table")
+    parser.add_argument("--parts", default=",".join(PARTS), help="what to measure (%(default)s)")
+    arguments = parser.parse_args()
+    arguments.parts = arguments.parts.split(",")
+    unknown = set(arguments.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    return arguments
 
 
-def main():
-    arguments = parse()
-    binary = str(pathlib.Path(arguments.build).resolve() / "src/cli/auxtrail")
-    if not os.access(binary, os.X_OK):
-        sys.exit(f"bench: no {binary}; run `make release`")
-    work = pathlib.Path(arguments.build).resolve() / "bench-work"
-    work.mkdir(exist_ok=True)
+def run_costs(arguments, binary, work, results):
+    """Returns whether every figure could be measured."""
     programs = [w for w in workloads.make(work / "inputs")
                 if not arguments.only or w.name in arguments.only.split(",")]
     for workload in list(programs):
@@ -229,17 +194,34 @@ def main():
             print(f"{tool.name}: left out: {tool.skipped}")
     used = [tool for tool in wanted if not tool.skipped]
 
-    results = Results()
     measurement = measure(programs, used, arguments.rounds, arguments.slow_rounds)
     print_ratios(programs, used, measurement, results)
     for tool in used:
         if tool.name.startswith("auxtrail"):
             print_contents(programs, tool, binary, results)
-    if not arguments.no_micro:
+    for (workload, tool), count in measurement.failures.items():
+        results.add(f"{tool}: {workload}, failed runs", count, "count")
+    return measurement.complete()
+
+
+def main():
+    arguments = parse()
+    binary = str(pathlib.Path(arguments.build).resolve() / "src/cli/auxtrail")
+    if not os.access(binary, os.X_OK):
+        sys.exit(f"bench: no {binary}; run `make release`")
+    work = pathlib.Path(arguments.build).resolve() / "bench-work"
+    work.mkdir(exist_ok=True)
+    results = Results()
+    ok = True
+    if "costs" in arguments.parts:
+        ok &= run_costs(arguments, binary, work, results)
+    if "history" in arguments.parts:
+        ok &= history_table.run(workloads.one_second(work / "inputs"), binary, work, arguments.history_rounds, results)
+    if "micro" in arguments.parts:
         run_micro(arguments.build, results)
     results.write(arguments.output)
     print(f"\nwrote {arguments.output}")
-    return 1 if measurement.failures else 0
+    return 0 if ok else 1
 
 
 if __name__ == "__main__":

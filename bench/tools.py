@@ -11,6 +11,7 @@ class Tool:
     name: str
     prefix: tuple = ()  # words before the command
     slow: bool = False  # many times slower than native: fewer rounds
+    max_rounds: int = 99  # enough for a ratio that is far from 1
     output: str = ""  # the recording that it leaves
     skipped: str = ""  # why it cannot run here
 
@@ -19,10 +20,13 @@ class Tool:
         return [*self.prefix, program, *workload.command[1:]]
 
 
-def auxtrail(binary, hz, work):
-    output = f"{work}/auxtrail-{hz}.data"
-    return Tool(f"auxtrail {hz} Hz", (binary, "record", "-F", str(hz), "--aux-sample=4096", "-o", output, "--"),
-                output=output)
+def auxtrail(name, binary, work, *options, **more):
+    output = f"{work}/{name.replace(' ', '-')}.data"
+    return Tool(name, (binary, "record", *options, "-o", output, "--"), output=output, **more)
+
+
+def auxtrail_samples(name, binary, work, unit, hz, size, **more):
+    return auxtrail(name, binary, work, f"--unit={unit}", "-F", str(hz), f"--aux-sample={size}", **more)
 
 
 def perf(work):
@@ -59,5 +63,7 @@ def qemu_oracle(work, repository):
 
 
 def all_tools(binary, work, repository):
-    return [auxtrail(binary, 999, work), auxtrail(binary, 99, work), perf(work), valgrind(),
-            qemu_oracle(work, repository)]
+    return [auxtrail_samples("auxtrail 999 Hz", binary, work, "window", 999, 4096),
+            auxtrail_samples("auxtrail 99 Hz", binary, work, "window", 99, 4096),
+            auxtrail_samples("auxtrail continuous 99 Hz", binary, work, "continuous", 99, 4096, max_rounds=3),
+            perf(work), valgrind(), qemu_oracle(work, repository)]

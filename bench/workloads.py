@@ -51,3 +51,9 @@ def make(folder):
         _sized("g++", lambda file: (*_cc1plus(), "-O2", "-std=c++17", f"{at}/{file}", "-o", "/dev/null"), "large.cc",
                "small.cc"),
     ]
+
+
+def one_second(folder):
+    """A program of about a second, whose full trace takes some 250 MB."""
+    at = inputs.make(folder)
+    return Workload("gzip", ("gzip", "-9", "-n", "-c", *[f"{at}/large_text"] * 2))
