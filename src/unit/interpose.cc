@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 
 #include "unit/code_cache.h"
 #include "unit/entry.h"
@@ -36,6 +37,7 @@ Real<SignalFunction> real_signal("signal");
 Real<SignalFunction> real_sysv_signal("sysv_signal");
 Real<int(void*)> real_dlclose("dlclose");
 Real<PthreadCreateFunction> real_pthread_create("pthread_create");
+Real<long(enum __ptrace_request, ...)> real_ptrace("ptrace");
 
 long with_errno(long result) {
   if (!sys::is_error(result)) return result;
@@ -219,6 +221,7 @@ void resolve_interposed() {
   (void)real_sysv_signal.get();
   (void)real_dlclose.get();
   (void)real_pthread_create.get();
+  (void)real_ptrace.get();
   resolve_interposed_waits();
   resolve_interposed_old_signals();
 }
@@ -240,6 +243,9 @@ extern "C" __attribute__((visibility("hidden"))) void auxtrail_before_syscall(lo
       break;
     case SYS_seccomp:
       session_stop();
+      break;
+    case SYS_ptrace:
+      if (a == PTRACE_TRACEME) session_stop();
       break;
     case SYS_prctl:
       if (forbids_our_calls(static_cast<int>(a))) session_stop();
@@ -344,6 +350,18 @@ AUXTRAIL_EXPORT int prctl(int option, ...) noexcept {
   va_end(arguments);
   if (forbids_our_calls(option)) session_stop();
   return static_cast<int>(with_errno(sys::call(SYS_prctl, option, a, b, c, d)));
+}
+
+// A debugger would see every signal of the unit's.
+AUXTRAIL_EXPORT long ptrace(enum __ptrace_request request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  const long a = va_arg(arguments, long);
+  const long b = va_arg(arguments, long);
+  const long c = va_arg(arguments, long);
+  va_end(arguments);
+  if (request == PTRACE_TRACEME) session_stop();
+  return real_ptrace(request, a, b, c);
 }
 
 AUXTRAIL_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attr,

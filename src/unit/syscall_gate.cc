@@ -99,6 +99,7 @@ bool fits_gate(const Thread& thread) {
     case SYS_arch_prctl:
     case SYS_sigaltstack:  // the way out of the cache sets the stack that the way in has seen
     case SYS_seccomp:
+    case SYS_ptrace:
       return false;
     case SYS_prctl:
       return !forbids_our_calls(static_cast<int>(stub_frame(thread).rdi));

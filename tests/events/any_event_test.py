@@ -5,6 +5,7 @@ The expected addresses and counts are the program's (happenings.S), not the reco
 import argparse
 import collections
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -58,10 +59,23 @@ def addresses(samples):
     return collections.Counter(address for _, address, _ in samples)
 
 
+def watchpoints_fire(arguments, event):
+    """Whether the kernel's own count of them is not 0: some virtual machines accept watchpoints that never fire."""
+    if shutil.which("perf") is None:
+        return True
+    told = subprocess.run(["perf", "stat", "-x,", "-e", event, arguments.program, "store"], capture_output=True, text=True,
+                          timeout=60, check=False).stderr
+    return not any(line.startswith("0,") and ",mem:" in line for line in told.splitlines())
+
+
 def store(arguments, at):
-    recording = Recording(arguments, "store", ["-m", "2048", "-c", "1", "-e", f"mem:{at['watched']:#x}/4:w"])
+    event = f"mem:{at['watched']:#x}/4:w"
+    recording = Recording(arguments, "store", ["-m", "2048", "-c", "1", "-e", event])
     check(recording.status == 0, "status", recording)
     found = addresses(recording.of("mem"))
+    if not found and not watchpoints_fire(arguments, event):
+        print("skipped: watchpoints do not fire here: perf stat counts none either")
+        sys.exit(SKIPPED)
     check(found == {at["after_store"]: 1000}, f"1000 samples behind the store, {at['after_store']:#x}, not {found}", recording)
     check_verified(recording)
 

@@ -41,6 +41,8 @@ PROGRAMS = [
     _program("held_signals", record_options=("-F", "10000")),
     _program("syscall_signals", record_options=("-F", "5000")),
     _program("old_signals"),
+    # From PTRACE_TRACEME on its children run without the unit.
+    _program("traced_child", samples=False),
     _program("sandbox", samples=False),
     _program("sandbox_strict", status=9),
     # Its threads end before they overflow, most of them.
