@@ -5,8 +5,12 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <new>
+
+#include "unit/thread_state.h"
 
 extern "C" {
 // What stack_switch.S calls; no signal comes that way here.
@@ -207,6 +211,36 @@ TEST_F(SignalReturnTest, PendingSignalArrivesWhereTheProgramGoesOn) {
   pthread_sigmask(SIG_SETMASK, nullptr, &now);
   EXPECT_EQ(sigismember(&now, SIGHUP), 1);
   EXPECT_EQ(sigismember(&now, SIGUSR2), 0);
+}
+
+// Where a Thread has it, with a signal at each instruction on the way, as the trigger's may come:
+// its frames must not overwrite the thread's state.
+TEST_F(SignalReturnTest, SignalsOnTheWayOutLeaveTheThreadAlone) {
+  alignas(64) static std::byte memory[kUnitStackBytes + sizeof(Thread)];
+  constexpr size_t kThread = kUnitStackBytes;
+  constexpr size_t kLeaving = kThread + offsetof(Thread, signal_return);
+  constexpr auto kFill = std::byte{0x5a};
+  std::fill(std::begin(memory), std::end(memory), kFill);
+  static SignalReturn* leaving = nullptr;
+  leaving = new (memory + kLeaving) SignalReturn();
+  handle(SIGUSR1,
+         [](int, siginfo_t*, void* frame) { leaving->adopt(*static_cast<ucontext_t*>(frame)); });
+  ASSERT_EQ(raise(SIGUSR1), 0);
+  auto& registers = leaving->context().uc_mcontext.gregs;
+  registers[REG_RSP] = reinterpret_cast<greg_t>(stack + sizeof stack);
+  registers[REG_RIP] = reinterpret_cast<greg_t>(&landing);
+  static volatile sig_atomic_t steps;
+  steps = 0;
+  handle(SIGTRAP, [](int, siginfo_t*, void*) { steps = steps + 1; });
+  if (sigsetjmp(back, 0) == 0) {
+    asm volatile("pushfq; orl $0x100, (%%rsp); popfq" : : : "memory", "cc");
+    leaving->go();
+  }
+  EXPECT_GE(steps, 8);
+  const auto is_untouched = [](std::byte value) { return value == kFill; };
+  EXPECT_TRUE(std::all_of(memory + kThread, memory + kLeaving, is_untouched));
+  EXPECT_TRUE(
+      std::all_of(memory + kLeaving + sizeof(SignalReturn), std::end(memory), is_untouched));
 }
 
 TEST(SignalReturn, RefusesFramesItDoesNotKnow) {

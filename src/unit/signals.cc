@@ -192,9 +192,11 @@ bool is_in_handler(const ucontext_t& context) {
                                     ip < reinterpret_cast<uint64_t>(auxtrail_signal_code_end));
 }
 
+// The frame by which the thread leaves counts as its top.
 bool is_on_unit_stack(const Thread& thread, const ucontext_t& context) {
+  constexpr uint64_t kBytes = kUnitStackBytes + offsetof(Thread, signal_return);
   const uint64_t rsp = program_register(context, REG_RSP);
-  return rsp - (thread.stack_top - kUnitStackBytes) < kUnitStackBytes;
+  return rsp - (thread.stack_top - kUnitStackBytes) <= kBytes;
 }
 
 // A signal that somebody sent to a thread which, as the program sees it, runs natively. It must not

@@ -71,6 +71,10 @@ struct Thread {
   uint64_t log_end;    // kLogAlignment-aligned
   uint64_t log_start;  // of the current chunk
 
+  // For the last two instructions of leaving rsp points to its beginning, and a trigger's frame may
+  // come below: there is the unit's stack, so no more may stand before it than the red zone covers.
+  SignalReturn signal_return;
+
   pt::PacketWriter writer;
   ReturnStack returns;
   size_t window_limit_bytes;  // what the packets of a window may fill, its end included
@@ -86,8 +90,7 @@ struct Thread {
   uint64_t pending_pc;         // where the program goes on if the stub at work has to give up
   bool delivering;             // a record is being written: a fault there breaks the ring
   bool leaving;                // a stub ends the window by signal_return
-  SignalReturn signal_return;
-  uint64_t held_signals;               // watched signals that somebody sent during a window, by bit
+  uint64_t held_signals;       // watched signals that somebody sent during a window, by bit
   alignas(8) char held_info[11][128];  // by signal - 1; SIGSEGV is the highest of the five
   // Continuous tracing (continuous.h).
   std::byte* mirror;                // the slot's AUX area, mapped twice in a row; or null
@@ -110,6 +113,8 @@ struct Thread {
   pmu::PtContext pt;
   event::ThreadContext engine;
 };
+inline constexpr size_t kRedZoneBytes = 128;
+static_assert(offsetof(Thread, signal_return) <= kRedZoneBytes);
 static_assert(offsetof(Thread, stack_top) == kThreadStackTop);
 static_assert(offsetof(Thread, saved_rsp) == kThreadSavedRsp);
 static_assert(offsetof(Thread, saved_mask) == kThreadSavedMask);
