@@ -8,10 +8,10 @@
 #include <random>
 
 #include "channel/reasons.h"
+#include "comparison.h"
 #include "follow.h"
 #include "history.h"
 #include "pair.h"
-#include "pt/packet_reader.h"
 #include "state.h"
 #include "window.h"
 
@@ -22,38 +22,8 @@ constexpr uint64_t kMaxRuns = 100;
 constexpr uint64_t kMaxNativeSteps = 40;
 constexpr uint64_t kHuntEvery = 5;  // every so many windows a kind that lacks windows is looked for
 constexpr uint64_t kMaxHuntSteps = 1000;
-constexpr uint64_t kMemoryEvery = 64;   // windows between two comparisons of all writable memory
-constexpr uint64_t kMemoryFirst = 3;    // and after each of the first windows
 constexpr uint64_t kMutateWindow = 12;  // the first window that a self-test may falsify
-constexpr uint64_t kStackBytes = 2048;  // compared after every window
 constexpr uint64_t kPatience = 200;     // windows without a single step
-constexpr uint64_t kMaxIterations = 1000000;
-
-LaunchOptions MakeLaunch(const CampaignOptions& options, const Recorder& recorder) {
-  return {
-      .command = options.command,
-      .environment = {"PATH=/usr/bin:/bin", "HOME=/", "LC_ALL=C", "PERL_HASH_SEED=0",
-                      "PYTHONHASHSEED=0", "AUXTRAIL_WHEN_TRACED=sample",
-                      "LD_PRELOAD=" + options.unit, "AUXTRAIL_SOCKET=" + recorder.socket_path()},
-      .input = options.input};
-}
-
-// Flips the newest outcome of the first TNT packet.
-bool FlipOutcome(std::vector<std::byte>& aux) {
-  pt::PacketReader reader(aux);
-  pt::Packet packet;
-  while (reader.next(packet) == pt::ReadStatus::kPacket) {
-    if (packet.kind == pt::PacketKind::kTnt8) {
-      aux[packet.offset] ^= std::byte{2};
-      return true;
-    }
-    if (packet.kind == pt::PacketKind::kTnt64) {
-      aux[packet.offset + 2] ^= std::byte{1};
-      return true;
-    }
-  }
-  return false;
-}
 
 // One program in one pair of processes.
 class Run {
@@ -63,7 +33,7 @@ class Run {
         result_(result),
         random_(seed),
         pair_(MakeLaunch(options, recorder), recorder, options.unit),
-        memory_(options.unit) {}
+        comparison_(pair_, options.unit) {}
 
   void run() {
     before_ = pair_.channel().reasons();
@@ -78,7 +48,7 @@ class Run {
     }
     const Reasons now = pair_.channel().reasons();
     for (size_t i = 0; i < now.size(); ++i) result_.reasons[i] += now[i] - before_[i];
-    result_.memory_bytes += memory_.bytes_compared();
+    result_.memory_bytes += comparison_.memory_bytes();
   }
 
  private:
@@ -148,9 +118,8 @@ class Run {
     if (window.sample) {
       history = decode(*window.sample);
       if (!history.error.empty()) return differ({"the sample's history: " + history.error});
-      if (window.sample->ip != window.end_ip) {
-        differ({fmt::format("the sample's ip is {:#x}", window.sample->ip)});
-      }
+      const uint64_t ip = window.sample->ip ^ (falsify(Mutation::kSampleIp) ? 1 : 0);
+      if (ip != window.end_ip) differ({fmt::format("the sample's ip is {:#x}", ip)});
     } else if (window.opened) {
       return differ({"no sample of a window"});
     }
@@ -158,8 +127,11 @@ class Run {
     result_.steps += walk.steps;
     result_.transfers += walk.transfers;
     if (!walk.difference.empty()) return differ({walk.difference});
-    finish_iterations();
-    compare_state();
+    if (walk.compressed_returns != 0 && !options_.recorder.return_compression) {
+      return differ({"a return is compressed"});
+    }
+    differ(comparison_.compare(pair_.traced().registers(), true,
+                               falsify() ? options_.mutation : Mutation::kNone));
     pair_.share_dead_stack();
   }
 
@@ -187,57 +159,11 @@ class Run {
     return history;
   }
 
-  // A window that ends by a fault in a repeated string instruction ends between two iterations.
-  void finish_iterations() {
-    const uint64_t ip = pair_.plain().ip();
-    if (!next().repeats) return;
-    const Registers traced = pair_.traced().registers();
-    for (uint64_t i = 0; i < kMaxIterations && pair_.plain().ip() == ip; ++i) {
-      const Registers plain = pair_.plain().registers();
-      if (plain.rcx == traced.rcx && plain.rdi == traced.rdi && plain.rsi == traced.rsi) break;
-      if (pair_.plain().step().kind != StopKind::kStep) break;
-    }
-  }
-
-  void compare_state() {
-    Registers traced = pair_.traced().registers();
-    auto traced_extended = pair_.traced().extended_state();
-    uint64_t traced_mask = pair_.traced().signal_mask();
-    if (falsify(Mutation::kRegister)) traced.rbx ^= 1;
-    if (falsify(Mutation::kFlags)) traced.eflags ^= 1;
-    if (falsify(Mutation::kVector)) traced_extended[160 + 3 * 16] ^= std::byte{1};
-    if (falsify(Mutation::kSignalMask)) traced_mask ^= 1;
-    if (falsify(Mutation::kMemory)) {
-      pair_.traced().set_word(traced.rsp, pair_.traced().word(traced.rsp) ^ 0x100);
-    }
-    const Registers plain = pair_.plain().registers();
-    differ(CompareRegisters(traced, plain));
-    differ(CompareExtended(traced_extended, pair_.plain().extended_state()));
-    const uint64_t plain_mask = pair_.plain().signal_mask();
-    if (traced_mask != plain_mask) {
-      differ({fmt::format("signal mask: traced {:#x}, plain {:#x}", traced_mask, plain_mask)});
-    }
-    compare_memory(plain);
-  }
-
-  // All writable memory now and then; the stack's top every time.
-  void compare_memory(const Registers& registers) {
-    const auto& lines = pair_.plain_layout().writable();
-    if (windows_ <= kMemoryFirst || windows_ % kMemoryEvery == 0) {
-      return differ(memory_.compare(pair_.traced(), pair_.plain(), lines, registers));
-    }
-    for (MapLine line : lines) {
-      if (!line.contains(registers.rsp)) continue;
-      line.end = std::min<uint64_t>(line.end, registers.rsp + kStackBytes);
-      differ(memory_.compare(pair_.traced(), pair_.plain(), {line}, registers));
-    }
-  }
-
   const CampaignOptions& options_;
   CampaignResult& result_;
   std::mt19937_64 random_;
   Pair pair_;
-  MemoryComparison memory_;
+  Comparison comparison_;
   HistoryDecoder decoder_;
   Reasons before_{};
   uint64_t windows_ = 0;
@@ -245,21 +171,24 @@ class Run {
 
 }  // namespace
 
-const char* Name(Mutation mutation) {
-  constexpr const char* kNames[] = {"none",     "outcome", "transfer", "target",      "final ip",
-                                    "register", "flags",   "vector",   "signal mask", "memory"};
-  static_assert(std::size(kNames) == static_cast<size_t>(Mutation::kCount));
-  return kNames[static_cast<size_t>(mutation)];
+LaunchOptions MakeLaunch(const CampaignOptions& options, const Recorder& recorder) {
+  return {
+      .command = options.command,
+      .environment = {"PATH=/usr/bin:/bin", "HOME=/", "LC_ALL=C", "PERL_HASH_SEED=0",
+                      "PYTHONHASHSEED=0", "AUXTRAIL_WHEN_TRACED=sample",
+                      "LD_PRELOAD=" + options.unit, "AUXTRAIL_SOCKET=" + recorder.socket_path()},
+      .input = options.input};
 }
 
 CampaignResult RunCampaign(const CampaignOptions& options) {
   CampaignResult result;
   while (result.steps < options.steps && result.differences.empty()) {
     if (result.runs == kMaxRuns) Die("the program is too short");
-    Recorder recorder(options.aux_bytes, options.end_by_trap);
-    const uint64_t windows = result.windows;
-    Run(options, recorder, options.seed + result.runs, result).run();
-    if (result.windows == windows && result.differences.empty()) {
+    Recorder recorder(options.recorder);
+    const uint64_t before = result.windows;
+    const uint64_t seed = options.seed + result.runs;
+    Run(options, recorder, seed, result).run();
+    if (result.windows == before && result.differences.empty()) {
       Die("the program ends before the first window");
     }
     ++result.runs;

@@ -6,37 +6,22 @@
 #include <vector>
 
 #include "coverage.h"
+#include "mutation.h"
 #include "recorder.h"
+#include "tracee.h"
 
 namespace auxtrail::lockstep {
-
-// What a self-test falsifies, to see that the comparison notices.
-enum class Mutation : uint8_t {
-  kNone,
-  kOutcome,     // one bit of a TNT packet
-  kTransfer,    // one decoded branch missing
-  kTarget,      // one decoded branch leads elsewhere
-  kFinalIp,     // the history ends one branch early
-  kRegister,    // one bit of rbx
-  kFlags,       // the carry flag
-  kVector,      // one bit of xmm3
-  kSignalMask,  // one more signal blocked
-  kMemory,      // one byte on the stack
-  kCount
-};
-const char* Name(Mutation mutation);
 
 struct CampaignOptions {
   std::string unit;  // path of libauxtrail-unit.so
   std::vector<std::string> command;
   std::string input;
   uint64_t steps = 100000;
-  uint32_t aux_bytes = 256;
+  RecorderOptions recorder;
   uint64_t skip_calls = 0;    // system calls before the first window
-  uint64_t leap_windows = 0;  // after so many windows both run natively over ...
-  uint64_t leap_calls = 0;    // ... so many system calls
+  uint64_t leap_windows = 0;  // after so many windows both run natively ...
+  uint64_t leap_calls = 0;    // ... over so many system calls
   uint64_t seed = 1;
-  bool end_by_trap = false;  // channel::SessionConfig's
   Mutation mutation = Mutation::kNone;
 };
 
@@ -52,6 +37,9 @@ struct CampaignResult {
   Coverage coverage;
   std::vector<std::string> differences;  // of the first window that differs; empty: none does
 };
+
+// How the program is started, in both processes.
+LaunchOptions MakeLaunch(const CampaignOptions& options, const Recorder& recorder);
 
 CampaignResult RunCampaign(const CampaignOptions& options);
 

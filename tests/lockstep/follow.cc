@@ -28,9 +28,9 @@ class Follower {
       since = before == walk_.transfers ? since + 1 : 0;
       if (since > kMaxStraightSteps) differ("no branch of the history is met any more");
     }
-    if (walk_.difference.empty() && conditionals_ != history_.outcomes.size()) {
-      differ(fmt::format("{} conditional branches executed, {} outcomes in TNT packets",
-                         conditionals_, history_.outcomes.size()));
+    if (walk_.difference.empty() && outcomes_ != history_.outcomes.size()) {
+      differ(fmt::format("{} outcomes executed, {} in the packets", outcomes_,
+                         history_.outcomes.size()));
     }
     return walk_;
   }
@@ -62,6 +62,7 @@ class Follower {
     if (instruction.conditional) {
       conditional(ip, instruction, taken, next);
     } else if (instruction.branch) {
+      if (!instruction.direct) indirect(ip, instruction);
       expect({ip, next});
     } else if (next != following) {
       differ(fmt::format("{} led to {:#x}", Describe(plain_, ip), next));
@@ -74,14 +75,27 @@ class Follower {
     if (next != (taken ? instruction.target : following)) {
       Die("the condition of " + Describe(plain_, ip) + " was misjudged");
     }
-    const size_t index = conditionals_++;
-    if (index >= history_.outcomes.size() || history_.outcomes[index] != taken) {
-      differ(fmt::format("{}: {}taken, TNT bit {} of {} says otherwise", Describe(plain_, ip),
-                         taken ? "" : "not ", index, history_.outcomes.size()));
-    }
-    // A decoder can't tell a branch to the next instruction from one that is not taken; the TNT bit
-    // above can.
+    expect_outcome(ip, taken ? Outcome::kTaken : Outcome::kNotTaken);
+    // A decoder can't tell a branch to the next instruction from one that is not taken; the
+    // outcome above can.
     expect({ip, taken && next != following ? next : 0});
+  }
+
+  // Of returns either a TIP packet tells, or with return compression a TNT bit.
+  void indirect(uint64_t ip, const Instruction& instruction) {
+    const bool compressed = instruction.returns && outcomes_ < history_.outcomes.size() &&
+                            history_.outcomes[outcomes_] == Outcome::kTaken;
+    walk_.compressed_returns += compressed ? 1 : 0;
+    expect_outcome(ip, compressed ? Outcome::kTaken : Outcome::kTarget);
+  }
+
+  void expect_outcome(uint64_t ip, Outcome outcome) {
+    const size_t index = outcomes_++;
+    if (index < history_.outcomes.size() && history_.outcomes[index] == outcome) return;
+    constexpr const char* kNames[] = {"not taken", "taken", "a target"};
+    differ(fmt::format("{}: {}, outcome {} of {} in the packets says otherwise",
+                       Describe(plain_, ip), kNames[static_cast<size_t>(outcome)], index,
+                       history_.outcomes.size()));
   }
 
   void expect(const Transfer& transfer) {
@@ -105,7 +119,7 @@ class Follower {
   const History& history_;
   Coverage& coverage_;
   Walk walk_;
-  size_t conditionals_ = 0;
+  size_t outcomes_ = 0;
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // This is the truth: the CPU's trap flag stops behind each instruction; what each is, Zydis says.
 // Every transfer of control and every conditional branch that falls through must be the history's
-// next entry, and the last stretch must end at the history's last address.
+// next entry, every one that code alone does not tell the packets' next outcome, and the last
+// instruction must lead to the history's last address.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ namespace auxtrail::lockstep {
 struct Walk {
   uint64_t steps = 0;      // instructions executed; a repeated string instruction is one
   uint64_t transfers = 0;  // entries of the history that agreed
+  uint64_t compressed_returns = 0;
   std::string difference;  // empty: all agreed
 };
 

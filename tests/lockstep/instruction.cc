@@ -161,6 +161,7 @@ Instruction InstructionTable::decode(uint64_t ip) const {
   instruction.branch = decoded.meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
                        decoded.meta.category == ZYDIS_CATEGORY_CALL ||
                        decoded.meta.category == ZYDIS_CATEGORY_RET;
+  instruction.returns = decoded.meta.category == ZYDIS_CATEGORY_RET;
   instruction.system_call = decoded.mnemonic == ZYDIS_MNEMONIC_SYSCALL;
   instruction.repeats = (decoded.attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE |
                                                ZYDIS_ATTRIB_HAS_REPNE)) != 0;
@@ -169,6 +170,7 @@ Instruction InstructionTable::decode(uint64_t ip) const {
   instruction.varies = Varies(decoded.mnemonic);
   if (decoded.operand_count > 0 && operands[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
       operands[0].imm.is_relative) {
+    instruction.direct = true;
     instruction.target = ip + decoded.length + static_cast<uint64_t>(operands[0].imm.value.s);
   }
   return instruction;

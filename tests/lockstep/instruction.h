@@ -17,6 +17,8 @@ struct Instruction {
   uint8_t length = 0;
   bool conditional = false;  // jcc, loop, jcxz
   bool branch = false;       // any other that changes the flow: jmp, call, ret, far
+  bool direct = false;       // of these, one whose target the decoder knows
+  bool returns = false;
   bool system_call = false;
   bool repeats = false;  // a string instruction with rep: the CPU steps iteration by iteration
   bool pushes_flags = false;

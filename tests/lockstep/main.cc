@@ -1,18 +1,19 @@
 // lockstep: the truth test of the software trace unit. One program runs twice, with identical
-// state. One process gets windows at all kinds of instructions; the other executes the same stretch
-// by single steps of the CPU. The branches that the window's sample tells must be those that were
-// executed, and the state behind the window the same.
+// state. One process gets windows at all kinds of instructions; the other executes the same
+// stretches by single steps of the CPU. The branches that the packets tell must be those that were
+// executed, and the state behind them the same.
 //
 // Usage: lockstep --unit LIBRARY [options] -- CMD...
-//   --steps N       single steps inside windows to compare (times AUXTRAIL_TRUTH_SCALE); default
-//   100000
-//   --aux BYTES     aux_sample_size: how long windows get; default 256. May be given several times:
-//   the steps are
-//                   shared out, one process pair each
+//   --steps N       single steps to compare (times AUXTRAIL_TRUTH_SCALE); default 100000
+//   --aux BYTES[,compressed]
+//                   aux_sample_size: how long windows get; default 256. With return compression, or
+//                   without. May be given several times: the steps are shared out, one process pair
+//                   each
 //   --skip CALLS    system calls before the first window
 //   --leap W,CALLS  after every W windows run natively over CALLS system calls
 //   --input FILE    the program's stdin
 //   --seed N        where windows start
+//   --end-by-trap 1 windows end as they do where a signal frame of the unit's own can't serve
 //   --self-test     instead: falsify one thing at a time; each must be noticed
 // Exit status: 0 no difference, 1 differences, 2 the harness has a problem, 77 the program is not
 // installed.
@@ -37,7 +38,11 @@ constexpr uint64_t kSelfTestSteps = 40000;
 
 struct CommandLine {
   CampaignOptions campaign;
-  std::vector<uint32_t> aux_bytes;
+  struct Size {
+    uint32_t aux_bytes = 256;
+    bool return_compression = false;
+  };
+  std::vector<Size> sizes;
   bool self_test = false;
 };
 
@@ -59,7 +64,7 @@ CommandLine Parse(int argc, char** argv) {
     } else if (name == "--steps") {
       options.steps = number;
     } else if (name == "--aux") {
-      line.aux_bytes.push_back(static_cast<uint32_t>(number));
+      line.sizes.push_back({static_cast<uint32_t>(number), std::strchr(value, ',') != nullptr});
     } else if (name == "--skip") {
       options.skip_calls = number;
     } else if (name == "--leap") {
@@ -69,7 +74,7 @@ CommandLine Parse(int argc, char** argv) {
     } else if (name == "--input") {
       options.input = value;
     } else if (name == "--end-by-trap") {
-      options.end_by_trap = number != 0;
+      options.recorder.end_by_trap = number != 0;
     } else if (name == "--seed") {
       options.seed = number;
     } else {
@@ -78,7 +83,7 @@ CommandLine Parse(int argc, char** argv) {
   }
   for (++at; at < argc; ++at) options.command.emplace_back(argv[at]);
   if (options.unit.empty() || options.command.empty()) Die("--unit and a command are needed");
-  if (line.aux_bytes.empty()) line.aux_bytes.push_back(options.aux_bytes);
+  if (line.sizes.empty()) line.sizes.emplace_back();
   const char* scale = std::getenv("AUXTRAIL_TRUTH_SCALE");
   if (scale != nullptr && std::atof(scale) > 0) {
     options.steps = static_cast<uint64_t>(static_cast<double>(options.steps) * std::atof(scale));
@@ -103,8 +108,8 @@ void Print(const CampaignOptions& options, const CampaignResult& result) {
   fmt::print(
       "aux {}: steps {} (natively {}), windows {} ({} opened) in {} runs, branches {}, differences "
       "{}\n",
-      options.aux_bytes, result.steps, result.native_steps, result.windows, result.opened,
-      result.runs, result.transfers, result.differences.size());
+      options.recorder.aux_sample_bytes, result.steps, result.native_steps, result.windows,
+      result.opened, result.runs, result.transfers, result.differences.size());
   fmt::print("  memory compared: {:.1f} MB\n  ended by:",
              static_cast<double>(result.memory_bytes) / 1e6);
   for (size_t i = 0; i < channel::kReasonCount; ++i) {
@@ -120,14 +125,15 @@ void Print(const CampaignOptions& options, const CampaignResult& result) {
 // One campaign for each window length, the steps shared out.
 int Compare(const CommandLine& line) {
   bool good = true;
-  for (const uint32_t aux_bytes : line.aux_bytes) {
+  for (const CommandLine::Size& size : line.sizes) {
     CampaignOptions options = line.campaign;
-    options.aux_bytes = aux_bytes;
-    options.steps = (options.steps + line.aux_bytes.size() - 1) / line.aux_bytes.size();
+    options.recorder.aux_sample_bytes = size.aux_bytes;
+    options.recorder.return_compression = size.return_compression;
+    options.steps = (options.steps + line.sizes.size() - 1) / line.sizes.size();
     const CampaignResult result = RunCampaign(options);
     Print(options, result);
     const std::string missing = result.coverage.missing();
-    if (!missing.empty()) fmt::print("  too few windows start at: {}\n", missing);
+    if (!missing.empty()) fmt::print("  too few: {}\n", missing);
     good = good && result.differences.empty() && missing.empty();
   }
   return good ? 0 : 1;
@@ -139,7 +145,7 @@ int SelfTest(const CommandLine& line) {
   for (size_t i = 0; i < static_cast<size_t>(Mutation::kCount); ++i) {
     CampaignOptions options = line.campaign;
     options.mutation = static_cast<Mutation>(i);
-    options.aux_bytes = line.aux_bytes[0];
+    options.recorder.aux_sample_bytes = line.sizes[0].aux_bytes;
     options.steps = kSelfTestSteps;
     const CampaignResult result = RunCampaign(options);
     const bool expected = options.mutation != Mutation::kNone;

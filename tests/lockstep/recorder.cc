@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -16,29 +17,39 @@ constexpr uint32_t kDataPages = 128;
 constexpr uint32_t kAuxPages = 16;
 constexpr uint64_t kSampleType = 0x110187;  // IP TID TIME CPU PERIOD IDENTIFIER AUX
 constexpr uint64_t kNeverNs = uint64_t{1} << 60;
+constexpr uint32_t kPsbPeriodBytes = 2048;         // as auxtrail record has it
+constexpr uint64_t kUncompressedReturns = 0x2c01;  // branch tracing, TSC, uncompressed returns
+constexpr uint64_t kCompressedReturns = 0x2401;
 constexpr int kHandshakeMs = 60000;
 
-channel::SessionConfig MakeConfig(uint32_t aux_sample_bytes, bool end_by_trap) {
+perf_event_attr NeverAttr() {
+  perf_event_attr attr{};
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.size = sizeof attr;
+  attr.config = PERF_COUNT_SW_TASK_CLOCK;
+  attr.sample_period = kNeverNs;
+  attr.exclude_kernel = 1;
+  attr.exclude_hv = 1;
+  return attr;
+}
+
+channel::SessionConfig MakeConfig(const RecorderOptions& options) {
   channel::SessionConfig config;
-  config.end_by_trap = end_by_trap ? 1 : 0;
+  config.end_by_trap = options.end_by_trap ? 1 : 0;
+  config.continuous = options.continuous ? 1 : 0;
+  config.psb_period_bytes = kPsbPeriodBytes;
   config.data_pages = kDataPages;
   config.aux_pages = kAuxPages;
-  config.samplers[0].trigger.type = PERF_TYPE_SOFTWARE;
-  config.samplers[0].trigger.size = sizeof config.samplers[0].trigger;
-  config.samplers[0].trigger.config = PERF_COUNT_SW_TASK_CLOCK;
-  config.samplers[0].trigger.sample_period = kNeverNs;
-  config.samplers[0].trigger.exclude_kernel = 1;
-  config.samplers[0].trigger.exclude_hv = 1;
-  config.samplers[0].trigger.sigtrap = 1;
-  config.samplers[0].trigger.remove_on_exec = 1;
-  config.samplers[0].attr = config.samplers[0].trigger;
-  config.samplers[0].attr.sigtrap = 0;
-  config.samplers[0].attr.remove_on_exec = 0;
+  config.entry = NeverAttr();
+  config.entry.sigtrap = 1;
+  config.entry.remove_on_exec = 1;
+  config.samplers[0].trigger = config.entry;
+  config.samplers[0].attr = NeverAttr();
   config.samplers[0].attr.sample_type = kSampleType;
-  config.samplers[0].attr.aux_sample_size = aux_sample_bytes;
+  config.samplers[0].attr.aux_sample_size = options.aux_sample_bytes;
   config.leader.type = 8;
   config.leader.size = sizeof config.leader;
-  config.leader.config = 0x2c01;  // branch tracing, TSC, uncompressed returns
+  config.leader.config = options.return_compression ? kCompressedReturns : kUncompressedReturns;
   config.leader.sample_type = 0x10087;
   config.samplers[0].id = 101;
   config.leader_id = 11;
@@ -58,11 +69,11 @@ UniqueFd Listen(const std::string& path) {
   return fd;
 }
 
-// The memfd of the unit's Hello; a trigger's descriptor that comes with it is closed.
+// The memfd of the unit's Hello; the events' descriptors that come with it are closed.
 UniqueFd ReceiveMemory(int fd) {
   channel::Hello hello;
   iovec part{&hello, sizeof hello};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(channel::kMaxDescriptors * sizeof(int))];
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -71,11 +82,11 @@ UniqueFd ReceiveMemory(int fd) {
   if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC) != sizeof hello) return {};
   const cmsghdr* rights = CMSG_FIRSTHDR(&message);
   if (rights == nullptr || hello.magic != channel::kMagic) return {};
-  int descriptors[2] = {-1, -1};
-  std::memcpy(descriptors, CMSG_DATA(rights), rights->cmsg_len - CMSG_LEN(0));
-  UniqueFd memory(descriptors[0]);
-  const UniqueFd trigger(descriptors[1]);
-  return memory;
+  int descriptors[channel::kMaxDescriptors] = {};
+  const size_t bytes = rights->cmsg_len - CMSG_LEN(0);
+  std::memcpy(descriptors, CMSG_DATA(rights), bytes);
+  for (size_t i = 1; i < bytes / sizeof(int); ++i) close(descriptors[i]);
+  return UniqueFd(descriptors[0]);
 }
 
 void Add(Reasons& sum, const channel::Counters& counters) {
@@ -114,6 +125,15 @@ std::vector<TakenSample> Channel::samples() {
   return taken;
 }
 
+bool Channel::append_aux(std::vector<std::byte>& bytes) {
+  const auto slot = channel::slot_view(memory_.data(), 0, kDataPages, kAuxPages);
+  constexpr uint64_t kAuxBytes = uint64_t{kAuxPages} * channel::kPageBytes;
+  const uint64_t written = slot.header->aux_written.load(std::memory_order_acquire);
+  if (written - aux_read_ > kAuxBytes - channel::kAuxAheadBytes) return false;
+  for (; aux_read_ != written; ++aux_read_) bytes.push_back(slot.aux[aux_read_ % kAuxBytes]);
+  return true;
+}
+
 Reasons Channel::reasons() const {
   Reasons sum{};
   for (uint32_t i = 0; i < channel::kSlotCount; ++i) {
@@ -123,8 +143,7 @@ Reasons Channel::reasons() const {
   return sum;
 }
 
-Recorder::Recorder(uint32_t aux_sample_bytes, bool end_by_trap)
-    : config_(MakeConfig(aux_sample_bytes, end_by_trap)) {
+Recorder::Recorder(const RecorderOptions& options) : config_(MakeConfig(options)) {
   char directory[] = "/tmp/lockstep.XXXXXX";
   if (mkdtemp(directory) == nullptr) Die("mkdtemp");
   path_ = std::string(directory) + "/socket";

@@ -1,8 +1,8 @@
 // Recorder: the recorder's end of the unit's channel, as small as the lockstep tests need it.
 //
 // Listens on a socket of its own, serves one process at a time: sends a SessionConfig whose trigger
-// never fires, takes the shared memory. After that samples() hands over what the unit has written.
-// See src/channel/layout.h.
+// never fires, takes the shared memory. After that samples() hands over what the unit has written,
+// and in continuous trace append_aux() the packets themselves. See src/channel/layout.h.
 #pragma once
 
 #include <array>
@@ -26,6 +26,14 @@ struct TakenSample {
   std::vector<std::byte> aux;
 };
 
+// What the unit is asked for.
+struct RecorderOptions {
+  uint32_t aux_sample_bytes = 256;
+  bool end_by_trap = false;
+  bool continuous = false;
+  bool return_compression = false;
+};
+
 using Reasons = std::array<uint64_t, channel::kReasonCount>;
 
 // The shared memory of one process.
@@ -35,6 +43,9 @@ class Channel {
 
   // Everything written since the last call, in order.
   std::vector<TakenSample> samples();
+  // Continuous trace: appends the bytes of the first thread's AUX area that were written since the
+  // last call. False if some are overwritten already.
+  bool append_aux(std::vector<std::byte>& bytes);
   // How windows ended so far, all slots and the process taken together.
   [[nodiscard]] Reasons reasons() const;
 
@@ -43,11 +54,12 @@ class Channel {
   std::array<event::RingReader, channel::kSlotCount> readers_;
   std::array<bool, channel::kSlotCount> known_{};
   event::RecordScratch scratch_;
+  uint64_t aux_read_ = 0;
 };
 
 class Recorder {
  public:
-  Recorder(uint32_t aux_sample_bytes, bool end_by_trap);
+  explicit Recorder(const RecorderOptions& options);
   ~Recorder();
 
   [[nodiscard]] const std::string& socket_path() const { return path_; }

@@ -124,10 +124,16 @@ Stop Tracee::step_emulated(uint64_t following) {
   return stop;
 }
 
+// Whoever stops all processes for a while means us as well: such a signal is taken away.
 Stop Tracee::resume(int request, int signal) {
-  const auto data = static_cast<uintptr_t>(signal);
-  if (Ptrace(request, pid_, 0, reinterpret_cast<void*>(data)) != 0) Die("ptrace: resume");
-  return wait();
+  for (;;) {
+    const auto data = static_cast<uintptr_t>(signal);
+    if (Ptrace(request, pid_, 0, reinterpret_cast<void*>(data)) != 0) Die("ptrace: resume");
+    const Stop stop = wait();
+    if (stop.kind != StopKind::kSignal) return stop;
+    if (stop.signal != SIGSTOP && stop.signal != SIGCONT) return stop;
+    signal = 0;
+  }
 }
 
 Stop Tracee::wait() {

@@ -5,23 +5,10 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-#include <cstring>
+#include "trigger_signal.h"
 
 namespace auxtrail::lockstep {
 namespace {
-
-constexpr int kTrapPerf = 6;                         // TRAP_PERF
-constexpr uint64_t kTriggerCookie = 0x6c6961727400;  // src/unit/signals.h
-constexpr size_t kPerfDataOffset = 24;               // of si_perf_data
-
-siginfo_t TriggerInfo() {
-  siginfo_t info{};
-  info.si_signo = SIGTRAP;
-  info.si_code = kTrapPerf;
-  std::memcpy(reinterpret_cast<char*>(&info) + kPerfDataOffset, &kTriggerCookie,
-              sizeof kTriggerCookie);
-  return info;
-}
 
 // Not in the code cache. A function of the unit that the program calls ends a window, too.
 bool IsNative(const Layout& layout, uint64_t ip) {
@@ -72,7 +59,7 @@ Window RunWindow(Pair& pair) {
   window.start_ip = pair.traced().ip();
   const Reasons before = pair.channel().reasons();
   pair.traced().provoke_signal(SIGTRAP);
-  pair.traced().set_signal_info(TriggerInfo());
+  pair.traced().set_signal_info(TriggerInfo(kTriggerCookie));
   RunToProgram(pair, window);
   window.reason = Counted(before, pair.channel().reasons());
   auto samples = pair.channel().samples();
