@@ -120,7 +120,8 @@ class PacketWriter {
   void ip_packet(uint8_t opcode, uint64_t ip) {
     const uint64_t changed = ip ^ last_ip_;
     last_ip_ = ip;
-    // IPBytes 1, 2 or 3: two, four or six bytes of the IP. Sums, for a branch could not be foreseen.
+    // IPBytes 1, 2 or 3: two, four or six bytes of the IP. Sums, for a branch could not be
+    // foreseen.
     const uint32_t ip_bytes = 1u + (changed >= uint64_t{1} << 16) + (changed >= uint64_t{1} << 32);
     put_at(ip << 8 | ip_bytes << 5 | opcode);
     at_ += 1 + 2 * ip_bytes;

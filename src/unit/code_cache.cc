@@ -188,7 +188,8 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why)
   if (arena == nullptr || block_count_ == kMaxBlocks ||
       (block_count_ * 2 >= hash_slots_ && !grow_hash()) ||
       mark_count_ + Translator::kMaxInsns > kMaxMarks ||
-      exit_count_ + kMaxExitsOfBlock > kMaxExits || via_count_ + kMaxVias > kMaxViasInAll || !arena->has_room(Translator::kMaxCodeBytes)) {
+      exit_count_ + kMaxExitsOfBlock > kMaxExits || via_count_ + kMaxVias > kMaxViasInAll ||
+      !arena->has_room(Translator::kMaxCodeBytes)) {
     *why = channel::Reason::kCacheFull;
     return nullptr;
   }
@@ -207,8 +208,8 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why)
            reinterpret_cast<uint8_t*>(vias_ + kMaxViasInAll));
   Block& fresh = blocks_[block_count_];
   Translator translator(*this, segment, *arena, marks_ + mark_count_,
-                        {exits_ + exit_count_, passages_ + exit_count_, details_ + exit_count_, exit_count_,
-                         vias_ + via_count_, via_count_});
+                        {exits_ + exit_count_, passages_ + exit_count_, details_ + exit_count_,
+                         exit_count_, vias_ + via_count_, via_count_});
   if (!translator.translate(pc, &fresh, translator_options())) {
     *why = translator.refusal();
     return nullptr;
@@ -263,8 +264,8 @@ void CodeCache::chain(uint32_t number, const Block& target) {
   if (exit.state != Exit::kUnlogged || !arena->has_room(kMaxLoggedExitBytes)) return;
   Emitter emit(arena->used, arena->end);
   uint8_t* const code = emit.here();
-  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), number, passages_[number].units, arena->logged_stub,
-                                         reaches ? target.code : nullptr);
+  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), number, passages_[number].units,
+                                         arena->logged_stub, reaches ? target.code : nullptr);
   if (next == nullptr) return;
   arena->used = emit.here();
   exit.field = reinterpret_cast<uint64_t>(next) & kTargetMask;

@@ -88,8 +88,8 @@ class CodeCache {
   [[nodiscard]] Passage* passages() const { return passages_; }
   [[nodiscard]] PassageDetails* passage_details() const { return details_; }
   [[nodiscard]] const Via* vias() const { return vias_; }
-  // The direct exit of that number. Any thread, any time; while `state` is kUnlogged, it and `field`
-  // need the lock.
+  // The direct exit of that number. Any thread, any time; while `state` is kUnlogged, it and
+  // `field` need the lock.
   [[nodiscard]] Exit& exit(uint32_t number) { return exits_[number]; }
   // Where the logged code of an exit goes on by itself; null while that is nowhere. Any time: once
   // the logged code runs, `field` does not change any more.

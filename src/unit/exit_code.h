@@ -45,8 +45,9 @@ inline void emit_unlogged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t nu
   emit.jump(unlogged_stub);
 }
 
-// Logs its number, in an entry of so many units, and goes to `next`, or out of the cache if that is null or the log is full. The
-// program's rcx is in TlsBlock::rcx when it goes out. Returns the rel32 that leads to `next`.
+// Logs its number, in an entry of so many units, and goes to `next`, or out of the cache if that is
+// null or the log is full. The program's rcx is in TlsBlock::rcx when it goes out. Returns the
+// rel32 that leads to `next`.
 inline uint8_t* emit_logged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t number,
                                  uint32_t units, const uint8_t* logged_stub, const uint8_t* next) {
   emit.fs_store(tls.rcx, Reg::kRcx);

@@ -35,10 +35,10 @@ bool CodeCache::judge_indirect(const Block& block, uint32_t number) {
     return true;
   }
   const uint64_t target = details.seen & kTargetMask;
-  if (known == 0 && details.seen / (kTargetMask + 1) >= kLeastInARow) {
-    bias_.set_target(pc, target);
-  }
-  return bias_.target(pc) == target;
+  if (known != 0) return known == target;
+  if (details.seen / (kTargetMask + 1) < kLeastInARow) return false;
+  bias_.set_target(pc, target);
+  return true;
 }
 
 // Judges the branches of `block`. Whether some left more often than they stayed.
@@ -55,8 +55,7 @@ bool CodeCache::judge(const Block& block) {
       bias_.set(pc_of(block, conditional), (left > stayed) == leaves_if_taken);
       wrong |= left > stayed;
     }
-    const bool is_indirect =
-        passage.kind == Passage::kIndirect || passage.kind == Passage::kReturn;
+    const bool is_indirect = passage.kind == Passage::kIndirect || passage.kind == Passage::kReturn;
     if (is_indirect && left > stayed) {
       wrong |= judge_indirect(block, number);
     }

@@ -13,9 +13,7 @@ namespace auxtrail::unit {
 using Path = uint32_t;
 inline constexpr Path kEmptyPath = 1;
 inline constexpr uint32_t kMaxPathBits = 16;  // outcomes of one superblock
-constexpr uint32_t path_count(Path path) {
-  return static_cast<uint32_t>(31 - __builtin_clz(path));
-}
+constexpr uint32_t path_count(Path path) { return static_cast<uint32_t>(31 - __builtin_clz(path)); }
 constexpr uint32_t path_outcomes(Path path) { return path ^ 1u << path_count(path); }
 
 // Calls of one superblock that are on their way at once.

@@ -261,8 +261,8 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
     context.uc_mcontext.gregs[REG_RAX] = static_cast<greg_t>(tls_block.rax);
   }
   // The instruction runs again natively and raises the signal where the program can see it.
-  end_window(*thread,
-             {&context, code_cache.pc_of(*block, *mark), code_cache.way_to(*block, *mark), channel::Reason::kFault});
+  end_window(*thread, {&context, code_cache.pc_of(*block, *mark), code_cache.way_to(*block, *mark),
+                       channel::Reason::kFault});
   return true;
 }
 

@@ -197,7 +197,8 @@ void Translator::loop(const Insn& insn) {
 // The number of a new way out, at the end of `path`.
 uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
   Passage& passage = room_.passages[exit_count_];
-  const size_t units = (kind == Passage::kDirect ? 1 : options_.indirect_units) + kViaUnits * via_count_;
+  const size_t units =
+      (kind == Passage::kDirect ? 1 : options_.indirect_units) + kViaUnits * via_count_;
   passage = {.outcomes = static_cast<uint16_t>(path_outcomes(path)),
              .outcome_count = static_cast<uint8_t>(path_count(path)),
              .kind = kind,

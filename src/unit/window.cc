@@ -279,8 +279,7 @@ void enter_cache(Thread& thread, ucontext_t& context, const Block& block) {
   tls_block.state = UnitState::kWindow;
 }
 
-void window_end(Thread& thread, ucontext_t& context, uint64_t pc, const Way& way,
-                Reason reason) {
+void window_end(Thread& thread, ucontext_t& context, uint64_t pc, const Way& way, Reason reason) {
   tls_block.state = UnitState::kTranslating;  // for abort_translation()
   signal_mask(context) = thread.saved_mask;
   if (thread.stepping) end_stepping(thread, context);

@@ -61,4 +61,42 @@ SHAPE(shape_endless)
 1:      incq    %rax
         jmp     1b
 
+SHAPE(shape_hot)  // for hot_code_test.cc, as are the next
+        testq   %rdi, %rdi
+        je      1f
+        incq    %rax
+        ret
+1:      decq    %rax
+        ret
+
+SHAPE(shape_cold)
+        testq   %rdi, %rdi
+        je      1f
+        incq    %rax
+        ret
+1:      decq    %rax
+        ret
+
+SHAPE(shape_through)  // as a procedure linkage table does
+        jmpq    *%rax
+SHAPE(shape_through_target)
+        incq    %rax
+        ret
+
+SHAPE(shape_nested)
+        incq    %rax
+        call    1f
+        ret
+1:      call    2f
+        ret
+2:      testq   %rdi, %rdi
+        je      3f
+        ret
+3:      ret
+
+SHAPE(shape_reads_pc)
+        call    1f
+1:      popq    %rax
+        ret
+
         .section .note.GNU-stack, "", @progbits
