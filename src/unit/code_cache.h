@@ -1,10 +1,10 @@
 // CodeCache: translated superblocks, where they are, and how translated code finds the next one.
 //
 // One cache per process, shared by its threads. Execution in it is lock free; changing it needs the
-// translator lock. Published code is immutable but for three things, all single atomic stores: the
+// translator lock. Published code is immutable but for four things, all single atomic stores: the
 // rel32 of an exit that gets its logged code or is chained to its target, the first byte of a
-// superblock that is dropped (it becomes int3, so that whoever reaches it leaves the cache), and
-// one in its thunk.
+// superblock that is dropped (it becomes int3, so that whoever reaches it leaves the cache), one in
+// its thunk, and the first instruction of a superblock that was made anew (hot_code.cc).
 // Nothing is ever freed: a thread may be anywhere in it.
 //
 // A superblock (translator.h) keeps the program's registers, flags and stack exactly as the program

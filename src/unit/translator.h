@@ -1,8 +1,9 @@
 // Translator: one superblock of the program's code into code that does the same and logs its
 // branches.
 //
-// A superblock follows direct jumps, calls and conditionals, the latter in the direction that is
-// likely: backward if they lead there, else straight on (loop and jrcxz always so).
+// A superblock follows direct jumps and calls; conditionals in the direction that is likely: as
+// they went so far (branch_bias.h), else backward if they lead there, else straight on (loop and
+// jrcxz always so); returns from its own calls; and indirect branches to where they usually lead.
 //
 // Rules (docs/design/software-trace-unit.md tells why):
 //  - every instruction boundary of the program stays an instruction boundary here, with its
