@@ -225,6 +225,11 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   }
   const uint64_t ip = program_register(context, REG_RIP);
   if (tls_block.state == UnitState::kSyscall && is_in_gate(context)) {
+    // The five get through the closed mask, so one that the program blocks comes here, too.
+    if (info.si_code <= 0 && (thread->saved_mask & signal_bit(signal)) != 0) {
+      hold(*thread, signal, info);
+      return true;
+    }
     leave_gate(*thread, context);
     return false;
   }

@@ -30,7 +30,7 @@ _PLUGINS = [f"{{programs}}/plugin{i}.so" for i in (1, 2, 3)]
 
 PROGRAMS = [
     *(_program(name) for name in (
-        "alt_stack", "blocked_signals", "cancel", "clear_env", "coroutines", "crash", "deep_recursion",
+        "alt_stack", "blocked_raise", "blocked_signals", "cancel", "clear_env", "coroutines", "crash", "deep_recursion",
         "descriptors", "exceptions_deep", "exit_order", "flags_state", "float_state", "fork_heavy",
         "fork_threads", "identity", "interpreter", "jit", "lock_contention", "loop_shapes", "no_eintr",
         "odd_branches", "own_fault", "own_segv", "own_step", "own_trap", "raw_clone", "red_zone",
