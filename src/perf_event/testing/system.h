@@ -180,7 +180,13 @@ inline const char* why_no_oracle() {
   for (const perf_event_attr& attr : {dummy_attr(), breakpoint_attr(0)}) {
     const long fd = real.open(attr, 0, -1, -1, 0);
     if (fd < 0) return "this machine does not open software events and breakpoints";
+    uint64_t count = 1;
+    if (attr.type == PERF_TYPE_BREAKPOINT) {
+      variables[0] = variables[0] + 1;
+      (void)real.read(static_cast<int>(fd), &count, sizeof count);
+    }
     real.close(static_cast<int>(fd));
+    if (count == 0) return "this (virtual) machine takes watchpoints that never fire";
   }
   return nullptr;
 }
