@@ -9,6 +9,7 @@
 
 #include "channel/reasons.h"
 #include "comparison.h"
+#include "continuous_run.h"
 #include "follow.h"
 #include "history.h"
 #include "pair.h"
@@ -185,10 +186,14 @@ CampaignResult RunCampaign(const CampaignOptions& options) {
   while (result.steps < options.steps && result.differences.empty()) {
     if (result.runs == kMaxRuns) Die("the program is too short");
     Recorder recorder(options.recorder);
-    const uint64_t before = result.windows;
+    const uint64_t before = result.windows + result.continuous.rounds;
     const uint64_t seed = options.seed + result.runs;
-    Run(options, recorder, seed, result).run();
-    if (result.windows == before && result.differences.empty()) {
+    if (options.recorder.continuous) {
+      ContinuousRun(options, recorder, seed, result).run();
+    } else {
+      Run(options, recorder, seed, result).run();
+    }
+    if (result.windows + result.continuous.rounds == before && result.differences.empty()) {
       Die("the program ends before the first window");
     }
     ++result.runs;

@@ -19,10 +19,22 @@ struct CampaignOptions {
   uint64_t steps = 100000;
   RecorderOptions recorder;
   uint64_t skip_calls = 0;    // system calls before the first window
-  uint64_t leap_windows = 0;  // after so many windows both run natively ...
-  uint64_t leap_calls = 0;    // ... over so many system calls
+  uint64_t leap_windows = 0;  // after so many windows or rounds both run ...
+  uint64_t leap_calls = 0;    // ... over so many system calls, not stepped
   uint64_t seed = 1;
   Mutation mutation = Mutation::kNone;
+};
+
+// Of a campaign in continuous trace.
+struct ContinuousCounts {
+  uint64_t entries = 0;
+  uint64_t rounds = 0;
+  uint64_t samples = 0;
+  uint64_t sample_states = 0;  // samples at which all of the state was compared
+  uint64_t calls = 0;          // system calls in the cache, state compared
+  uint64_t leaps = 0;          // of these, with the way there not stepped
+  uint64_t leaves = 0;         // out of the cache, state compared
+  uint64_t compressed_returns = 0;
 };
 
 struct CampaignResult {
@@ -33,6 +45,7 @@ struct CampaignResult {
   uint64_t opened = 0;     // windows that ran translated code
   uint64_t transfers = 0;  // branches and fallen-through conditionals compared
   uint64_t memory_bytes = 0;
+  ContinuousCounts continuous;
   Reasons reasons{};
   Coverage coverage;
   std::vector<std::string> differences;  // of the first window that differs; empty: none does

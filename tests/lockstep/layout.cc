@@ -18,8 +18,9 @@ T ReadAt(std::ifstream& file, uint64_t offset) {
   return value;
 }
 
-std::vector<ExportedFunction> ExportedFunctions(const std::string& path) {
-  std::vector<ExportedFunction> functions;
+// Of the symbol table of type `table_type`.
+std::vector<Symbol> DefinedSymbols(const std::string& path, uint32_t table_type) {
+  std::vector<Symbol> symbols;
   std::ifstream file(path, std::ios::binary);
   const auto header = ReadAt<Elf64_Ehdr>(file, 0);
   const auto section = [&](uint64_t index) {
@@ -27,7 +28,7 @@ std::vector<ExportedFunction> ExportedFunctions(const std::string& path) {
   };
   for (uint64_t i = 0; file && i < header.e_shnum; ++i) {
     const auto table = section(i);
-    if (table.sh_type != SHT_DYNSYM) continue;
+    if (table.sh_type != table_type) continue;
     const auto strings = section(table.sh_link);
     for (uint64_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
       const auto symbol = ReadAt<Elf64_Sym>(file, table.sh_offset + at);
@@ -35,10 +36,18 @@ std::vector<ExportedFunction> ExportedFunctions(const std::string& path) {
       file.seekg(static_cast<std::streamoff>(strings.sh_offset + symbol.st_name));
       std::string name;
       std::getline(file, name, '\0');
-      functions.push_back({name, symbol.st_value, symbol.st_value + symbol.st_size});
+      symbols.push_back({name, symbol.st_value, symbol.st_value + symbol.st_size});
     }
   }
-  return functions;
+  return symbols;
+}
+
+// Hidden in the library, so it stands in the table that stripping removes.
+uint64_t GateAfter(const std::string& unit_path) {
+  for (const auto& symbol : DefinedSymbols(unit_path, SHT_SYMTAB)) {
+    if (symbol.name == "auxtrail_gate_after") return symbol.start;
+  }
+  Die("no symbol auxtrail_gate_after in " + unit_path);
 }
 
 bool Contains(const std::vector<MapLine>& lines, uint64_t address) {
@@ -59,7 +68,10 @@ uint64_t next_code_id = 1;
 }  // namespace
 
 Layout::Layout(const Tracee& tracee, std::string unit_path)
-    : tracee_(tracee), unit_path_(std::move(unit_path)), exports_(ExportedFunctions(unit_path_)) {
+    : tracee_(tracee),
+      unit_path_(std::move(unit_path)),
+      exports_(DefinedSymbols(unit_path_, SHT_DYNSYM)),
+      gate_after_(GateAfter(unit_path_)) {
   refresh();
 }
 
@@ -103,7 +115,7 @@ bool Layout::is_unit_code(uint64_t address) const {
 }
 
 bool Layout::is_unit_entry(uint64_t address) const {
-  return std::any_of(exports_.begin(), exports_.end(), [&](const ExportedFunction& function) {
+  return std::any_of(exports_.begin(), exports_.end(), [&](const Symbol& function) {
     return unit_base_ + function.start == address;
   });
 }

@@ -10,7 +10,7 @@
 
 namespace auxtrail::lockstep {
 
-struct ExportedFunction {
+struct Symbol {
   std::string name;
   uint64_t start = 0;  // in the file
   uint64_t end = 0;
@@ -29,6 +29,11 @@ class Layout {
   [[nodiscard]] bool is_unit_code(uint64_t address) const;
   // The first instruction of a function that the unit interposes.
   [[nodiscard]] bool is_unit_entry(uint64_t address) const;
+  // Behind the instruction with which the unit makes the program's system calls in continuous
+  // trace.
+  [[nodiscard]] bool is_behind_gate_call(uint64_t address) const {
+    return address == unit_base_ + gate_after_;
+  }
   // For the decoder: the program's code by file.
   [[nodiscard]] const image::CodeMap& code() const { return code_; }
   // Private writable memory that is not the unit's.
@@ -37,7 +42,8 @@ class Layout {
  private:
   const Tracee& tracee_;
   std::string unit_path_;
-  std::vector<ExportedFunction> exports_;  // of the unit
+  std::vector<Symbol> exports_;  // of the unit
+  uint64_t gate_after_ = 0;      // in the unit's file
   uint64_t unit_base_ = 0;
   MapLine wrapper_;  // syscall(), where it lies in the process
   std::vector<MapLine> program_code_;

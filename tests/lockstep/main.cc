@@ -1,7 +1,7 @@
 // lockstep: the truth test of the software trace unit. One program runs twice, with identical
-// state. One process gets windows at all kinds of instructions; the other executes the same
-// stretches by single steps of the CPU. The branches that the packets tell must be those that were
-// executed, and the state behind them the same.
+// state. One process gets windows at all kinds of instructions, or is in continuous trace with
+// samples all over; the other executes the same stretches by single steps of the CPU. The branches
+// that the packets tell must be those that were executed, and the state behind them the same.
 //
 // Usage: lockstep --unit LIBRARY [options] -- CMD...
 //   --steps N       single steps to compare (times AUXTRAIL_TRUTH_SCALE); default 100000
@@ -10,10 +10,12 @@
 //                   without. May be given several times: the steps are shared out, one process pair
 //                   each
 //   --skip CALLS    system calls before the first window
-//   --leap W,CALLS  after every W windows run natively over CALLS system calls
+//   --leap W,CALLS  after every W windows run natively over CALLS system calls; in continuous trace
+//                   every W rounds in the cache, without stepping the other
 //   --input FILE    the program's stdin
 //   --seed N        where windows start
 //   --end-by-trap 1 windows end as they do where a signal frame of the unit's own can't serve
+//   --continuous 1  continuous trace instead of windows
 //   --self-test     instead: falsify one thing at a time; each must be noticed
 // Exit status: 0 no difference, 1 differences, 2 the harness has a problem, 77 the program is not
 // installed.
@@ -75,6 +77,8 @@ CommandLine Parse(int argc, char** argv) {
       options.input = value;
     } else if (name == "--end-by-trap") {
       options.recorder.end_by_trap = number != 0;
+    } else if (name == "--continuous") {
+      options.recorder.continuous = number != 0;
     } else if (name == "--seed") {
       options.seed = number;
     } else {
@@ -104,12 +108,21 @@ void StayOnOneCpu() {
   (void)sched_setaffinity(0, sizeof one, &one);
 }
 
+void PrintContinuous(const ContinuousCounts& counts) {
+  fmt::print(
+      "  continuous: {} rounds, {} samples (state compared at {}), {} system calls ({} leapt to), "
+      "entered {} and left {} times, {} compressed returns\n",
+      counts.rounds, counts.samples, counts.sample_states, counts.calls, counts.leaps,
+      counts.entries, counts.leaves, counts.compressed_returns);
+}
+
 void Print(const CampaignOptions& options, const CampaignResult& result) {
   fmt::print(
       "aux {}: steps {} (natively {}), windows {} ({} opened) in {} runs, branches {}, differences "
       "{}\n",
       options.recorder.aux_sample_bytes, result.steps, result.native_steps, result.windows,
       result.opened, result.runs, result.transfers, result.differences.size());
+  if (options.recorder.continuous) PrintContinuous(result.continuous);
   fmt::print("  memory compared: {:.1f} MB\n  ended by:",
              static_cast<double>(result.memory_bytes) / 1e6);
   for (size_t i = 0; i < channel::kReasonCount; ++i) {
@@ -122,6 +135,14 @@ void Print(const CampaignOptions& options, const CampaignResult& result) {
   std::fflush(stdout);
 }
 
+// Continuous trace starts no windows all over a program; but it must have been looked at.
+std::string Missing(const ContinuousCounts& counts) {
+  constexpr uint64_t kLeast = 3;
+  if (counts.samples < kLeast) return fmt::format("{} samples", counts.samples);
+  const uint64_t states = counts.sample_states + counts.calls + counts.leaves;
+  return states < kLeast ? fmt::format("{} states", states) : std::string();
+}
+
 // One campaign for each window length, the steps shared out.
 int Compare(const CommandLine& line) {
   bool good = true;
@@ -132,7 +153,8 @@ int Compare(const CommandLine& line) {
     options.steps = (options.steps + line.sizes.size() - 1) / line.sizes.size();
     const CampaignResult result = RunCampaign(options);
     Print(options, result);
-    const std::string missing = result.coverage.missing();
+    const std::string missing =
+        options.recorder.continuous ? Missing(result.continuous) : result.coverage.missing();
     if (!missing.empty()) fmt::print("  too few: {}\n", missing);
     good = good && result.differences.empty() && missing.empty();
   }
@@ -142,7 +164,8 @@ int Compare(const CommandLine& line) {
 // Every falsification must be noticed, and without one nothing must be.
 int SelfTest(const CommandLine& line) {
   bool good = true;
-  for (size_t i = 0; i < static_cast<size_t>(Mutation::kCount); ++i) {
+  const bool continuous = line.campaign.recorder.continuous;
+  for (size_t i = 0; i < (continuous ? kAllMutations : kWindowMutations); ++i) {
     CampaignOptions options = line.campaign;
     options.mutation = static_cast<Mutation>(i);
     options.recorder.aux_sample_bytes = line.sizes[0].aux_bytes;
@@ -150,9 +173,10 @@ int SelfTest(const CommandLine& line) {
     const CampaignResult result = RunCampaign(options);
     const bool expected = options.mutation != Mutation::kNone;
     const bool noticed = !result.differences.empty();
-    fmt::print("{}: {} after {} windows{}{}\n", Name(options.mutation),
-               noticed ? "noticed" : "no difference", result.windows, noticed ? ": " : "",
-               noticed ? result.differences[0] : "");
+    fmt::print(
+        "{}: {} after {} {}{}{}\n", Name(options.mutation), noticed ? "noticed" : "no difference",
+        continuous ? result.continuous.rounds : result.windows, continuous ? "rounds" : "windows",
+        noticed ? ": " : "", noticed ? result.differences[0] : "");
     good = good && noticed == expected;
   }
   return good ? 0 : 1;

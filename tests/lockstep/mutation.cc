@@ -9,10 +9,11 @@
 namespace auxtrail::lockstep {
 
 const char* Name(Mutation mutation) {
-  constexpr const char* kNames[] = {"none",        "outcome",  "transfer", "target",
-                                    "final ip",    "register", "flags",    "vector",
-                                    "signal mask", "memory",   "sample ip"};
-  static_assert(std::size(kNames) == static_cast<size_t>(Mutation::kCount));
+  constexpr const char* kNames[] = {"none",        "outcome",        "transfer",     "target",
+                                    "final ip",    "register",       "flags",        "vector",
+                                    "signal mask", "memory",         "sample ip",    "first ip",
+                                    "sample aux",  "sample history", "call argument"};
+  static_assert(std::size(kNames) == kAllMutations);
   return kNames[static_cast<size_t>(mutation)];
 }
 

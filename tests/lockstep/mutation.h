@@ -19,8 +19,15 @@ enum class Mutation : uint8_t {
   kSignalMask,  // one more signal blocked
   kMemory,      // one byte on the stack
   kSampleIp,    // a sample's address
+  // In continuous trace only:
+  kFirstIp,        // tracing begins elsewhere
+  kSampleAux,      // one bit of a sample's packets
+  kSampleHistory,  // an older branch of the trace, which a sample has as well
+  kCallArgument,   // a register at a system call
   kCount
 };
+inline constexpr auto kWindowMutations = static_cast<size_t>(Mutation::kFirstIp);
+inline constexpr auto kAllMutations = static_cast<size_t>(Mutation::kCount);
 
 const char* Name(Mutation mutation);
 

@@ -2,9 +2,10 @@
 //
 // Both run the same binary with the same environment, layout, random bytes, ids and clocks, the
 // unit preloaded in both. The *traced* one gets windows; the *plain* one never does: it only steps.
-// Between windows both execute the same instructions natively, system calls included. What may
-// differ is the unit's own memory and where the kernel puts new mappings: the plain process asks
-// for the address that the traced one got.
+// Between windows both execute the same instructions natively, system calls included; in continuous
+// trace the traced one's calls come through the unit's gate. What may differ is the unit's own
+// memory and where the kernel puts new mappings: the plain process asks for the address that the
+// traced one got.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,12 @@ class Pair {
   // Runs both natively until they reach `address` for the `count`th time.
   Native run_to(uint64_t address, uint64_t count);
 
+  // Continuous trace: the traced one stands at the entry of call `number` in the gate. Runs the
+  // plain one natively to the entry of its next call.
+  Native meet_call(uint64_t number);
+  // Both stand at the entry of the same call: makes it.
+  Native make_call(uint64_t number);
+
   // Memory below the red zone is any signal's to overwrite, and programs load bytes of it (buffers
   // not set yet, vector loads past a string's end). Gives the plain process the traced one's. Call
   // where a signal frame was written.
@@ -56,7 +63,6 @@ class Pair {
   };
   static void run_to_entry(Tracee& tracee, FixedResults& results, const std::string& unit_path);
   EntryStop run_to_program_call(Tracee& tracee, const Layout& layout);
-  Native system_call(uint64_t number);
   Native next_system_call(bool* breakpoint);
   Native call_unit();
   Native leave_unit();

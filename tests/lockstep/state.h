@@ -23,6 +23,8 @@
 namespace auxtrail::lockstep {
 
 inline constexpr uint64_t kRedZoneBytes = 128;
+// A signal frame with all vector state, and a handler's frames.
+inline constexpr uint64_t kDeadStackBytes = 32768;
 
 // Messages, one per register that differs; empty if none does.
 std::vector<std::string> CompareRegisters(const Registers& traced, const Registers& plain);
