@@ -30,7 +30,7 @@ constexpr Program kPrograms[] = {
     {"xz", "/usr/bin/xz", "xz -3 -c input"},
     {"perl", "/usr/bin/perl",
      "perl -e 'for my $i (1..400000) { $h{$i % 1000} .= chr($i % 256); $s += length $h{$i % 7} }'"},
-    {"bash", "/bin/bash", "bash -c 'for ((i = 0; i < 40000; i++)); do s=${s:0:20}$i; done'"},
+    {"bash", "/bin/bash", "bash -c 'for ((i = 0; i < 150000; i++)); do s=${s:0:20}$i; done'"},
 };
 
 struct Edge {

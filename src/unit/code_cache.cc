@@ -204,8 +204,10 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why)
            &passages_prefaulted_, reinterpret_cast<uint8_t*>(passages_ + kMaxExits));
   prefault(reinterpret_cast<uint8_t*>(details_ + exit_count_ + kMaxExitsOfBlock),
            &details_prefaulted_, reinterpret_cast<uint8_t*>(details_ + kMaxExits));
-  prefault(reinterpret_cast<uint8_t*>(vias_ + via_count_ + kMaxVias), &vias_prefaulted_,
-           reinterpret_cast<uint8_t*>(vias_ + kMaxViasInAll));
+  if (session.config.continuous != 0) {
+    prefault(reinterpret_cast<uint8_t*>(vias_ + via_count_ + kMaxVias), &vias_prefaulted_,
+             reinterpret_cast<uint8_t*>(vias_ + kMaxViasInAll));
+  }
   Block& fresh = blocks_[block_count_];
   Translator translator(*this, segment, *arena, marks_ + mark_count_,
                         {exits_ + exit_count_, passages_ + exit_count_, details_ + exit_count_,

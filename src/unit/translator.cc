@@ -170,7 +170,8 @@ bool Translator::copy(const Insn& insn) {
 void Translator::conditional(const Insn& insn) {
   const uint64_t taken = insn.target(pc_);
   const uint64_t following = pc_ + insn.length;
-  const BranchBias::Way bias = cache_.bias_.get(pc_);
+  const BranchBias::Way bias =
+      options_.can_be_redirected ? cache_.bias_.get(pc_) : BranchBias::Way::kUnknown;
   const bool likely_taken =
       bias == BranchBias::Way::kUnknown ? taken <= pc_ : bias == BranchBias::Way::kTaken;
   const bool follow_taken = likely_taken && taken >= segment_.start && taken < segment_.end;
@@ -209,7 +210,11 @@ uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
              .first_via = room_.first_via,
              .hits = 0};
   PassageDetails& details = room_.details[exit_count_];
-  details = {.returns_to = {}, .seen = 0, .insns = insns_, .branches = branches_};
+  if (options_.can_be_redirected) {  // in a window nobody asks, and the memory is not touched
+    details.seen = 0;
+    details.insns = insns_;
+    details.branches = branches_;
+  }
   for (uint32_t i = 0; i < return_count_; ++i) details.returns_to[i] = returns_[i];
   return room_.first + exit_count_++;
 }
@@ -302,9 +307,8 @@ Translator::Step Translator::indirect(const Insn& insn) {
   }
   const bool compressed = is_return && options_.compress_returns;
   const uint32_t number = new_passage(path_, compressed ? Passage::kReturn : Passage::kIndirect);
-  if (const uint64_t target = cache_.bias_.target(pc_); is_likely(target)) {
-    return follow_indirect(insn, target, number);
-  }
+  const uint64_t target = options_.can_be_redirected ? cache_.bias_.target(pc_) : 0;
+  if (is_likely(target)) return follow_indirect(insn, target, number);
   log_indirect(number, Saved::kRax);
   return Step::kEnded;
 }
