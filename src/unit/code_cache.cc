@@ -202,9 +202,9 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why)
            reinterpret_cast<uint8_t*>(exits_ + kMaxExits));
   prefault(reinterpret_cast<uint8_t*>(passages_ + exit_count_ + kMaxExitsOfBlock),
            &passages_prefaulted_, reinterpret_cast<uint8_t*>(passages_ + kMaxExits));
-  prefault(reinterpret_cast<uint8_t*>(details_ + exit_count_ + kMaxExitsOfBlock),
-           &details_prefaulted_, reinterpret_cast<uint8_t*>(details_ + kMaxExits));
-  if (session.config.continuous != 0) {
+  if (session.config.continuous != 0) {  // windows hardly touch these
+    prefault(reinterpret_cast<uint8_t*>(details_ + exit_count_ + kMaxExitsOfBlock),
+             &details_prefaulted_, reinterpret_cast<uint8_t*>(details_ + kMaxExits));
     prefault(reinterpret_cast<uint8_t*>(vias_ + via_count_ + kMaxVias), &vias_prefaulted_,
              reinterpret_cast<uint8_t*>(vias_ + kMaxViasInAll));
   }
