@@ -22,6 +22,7 @@ struct CampaignOptions {
   uint64_t leap_windows = 0;  // after so many windows or rounds both run ...
   uint64_t leap_calls = 0;    // ... over so many system calls, not stepped
   uint64_t seed = 1;
+  int signal = 0;  // continuous trace: one that the program handles and is sent, or 0
   Mutation mutation = Mutation::kNone;
 };
 
@@ -34,6 +35,8 @@ struct ContinuousCounts {
   uint64_t calls = 0;          // system calls in the cache, state compared
   uint64_t leaps = 0;          // of these, with the way there not stepped
   uint64_t leaves = 0;         // out of the cache, state compared
+  uint64_t signals = 0;        // for the program, state compared behind its handler
+  uint64_t gate_signals = 0;   // of these, on the way through the gate
   uint64_t compressed_returns = 0;
 };
 

@@ -51,16 +51,19 @@ std::vector<std::string> Comparison::compare(Registers traced, bool with_mask, M
     messages.push_back(
         fmt::format("signal mask: traced {:#x}, plain {:#x}", traced_mask, plain_mask));
   }
-  Append(messages, compare_memory(plain));
+  Append(messages, compare_some_memory(plain));
   return messages;
 }
 
+std::vector<std::string> Comparison::compare_memory() {
+  return memory_.compare(pair_.traced(), pair_.plain(), pair_.plain_layout().writable(),
+                         pair_.plain().registers());
+}
+
 // All writable memory now and then; the stack's top every time.
-std::vector<std::string> Comparison::compare_memory(const Registers& registers) {
+std::vector<std::string> Comparison::compare_some_memory(const Registers& registers) {
   const auto& lines = pair_.plain_layout().writable();
-  if (count_ <= kMemoryFirst || count_ % kMemoryEvery == 0) {
-    return memory_.compare(pair_.traced(), pair_.plain(), lines, registers);
-  }
+  if (count_ <= kMemoryFirst || count_ % kMemoryEvery == 0) return compare_memory();
   std::vector<std::string> messages;
   for (MapLine line : lines) {
     if (!line.contains(registers.rsp)) continue;

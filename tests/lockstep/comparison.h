@@ -21,11 +21,14 @@ class Comparison {
   // either.
   std::vector<std::string> compare(Registers traced, bool with_mask, Mutation falsified);
 
+  // All writable memory.
+  std::vector<std::string> compare_memory();
+
   [[nodiscard]] uint64_t memory_bytes() const { return memory_.bytes_compared(); }
 
  private:
   void finish_iterations(const Registers& traced);
-  std::vector<std::string> compare_memory(const Registers& registers);
+  std::vector<std::string> compare_some_memory(const Registers& registers);
 
   Pair& pair_;
   MemoryComparison memory_;

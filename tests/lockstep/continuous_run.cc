@@ -87,7 +87,9 @@ bool ContinuousRun::round() {
   if (place != Place::kCache) return arrive(place);
   if (!arrive(place)) return false;
   const uint64_t choice = random_() % 8;
-  if (choice >= 5) thread_.ask_to_leave();
+  if (choice >= 5) {
+    thread_.send(options_.signal != 0 && random_() % 2 == 0 ? options_.signal : kLeaveSignal);
+  }
   if (choice == 4 || choice == 7) return true;
   ++triggers_;
   place = thread_.overflow();
@@ -156,6 +158,9 @@ bool ContinuousRun::arrive(Place place) {
       return more() && call();
     case Place::kNative:
       left();
+      return false;
+    case Place::kSignal:
+      handle_signal();
       return false;
     case Place::kExited:
       break;

@@ -34,6 +34,8 @@ class ContinuousRun {
   bool arrive(Place place);
   bool call();
   void left();
+  void handle_signal();
+  bool run_handler(Tracee& tracee);
   void check_overflows(uint64_t open);
   void take_in(bool is_there);
   void check_samples(bool is_there);

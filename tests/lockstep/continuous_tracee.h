@@ -9,6 +9,8 @@
 // gate's place in the unit is known.
 #pragma once
 
+#include <signal.h>
+
 #include <cstdint>
 #include <map>
 #include <random>
@@ -19,10 +21,13 @@
 
 namespace auxtrail::lockstep {
 
+inline constexpr int kLeaveSignal = SIGWINCH;  // which programs have no handler for
+
 enum class Place : uint8_t {
   kCache,   // in translated code, or in the unit on its behalf
   kCall,    // at the entry of a system call of the program's, in the gate
   kNative,  // at an instruction of the program's own
+  kSignal,  // there, or in the gate; a signal that was sent is about to be delivered
   kExited
 };
 
@@ -46,9 +51,9 @@ class ContinuousTracee {
   Place finish_unit_work(bool* done);
   // Delivers a sampler's signal and lets its handler work until it has returned. Not at kCall.
   Place overflow();
-  // Sends a signal, which is blocked in the cache: the unit is to leave at its next chance. It is
-  // taken away when it arrives.
-  void ask_to_leave();
+  // Sends a signal, which is blocked in the cache, so the unit is to leave at its next chance. When
+  // it arrives it is taken away, and if it is not kLeaveSignal, told. Not while one is under way.
+  void send(int signal);
 
   // At kCall: the registers as a program has them in the kernel, its instruction pointer behind the
   // call. rcx, r11 and the flags are the gate's own.
@@ -72,13 +77,14 @@ class ContinuousTracee {
   void note_seen(uint64_t ip);
   void save_dead_stack();
   void restore_dead_stack();
-  void take_leave_signal();
+  bool take_away(int& signal);
+  void take_sent();
 
   Pair& pair_;
   Tracee& traced_;
   Place place_ = Place::kNative;
   uint64_t call_number_ = 0;
-  bool leave_asked_ = false;
+  int sent_ = 0;                // the signal that is under way
   std::vector<uint64_t> seen_;  // addresses in the cache, the oldest at seen_next_
   size_t seen_next_ = 0;
   std::set<uint64_t> stubs_;                  // where C++ code returned to

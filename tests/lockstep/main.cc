@@ -16,6 +16,7 @@
 //   --seed N        where windows start
 //   --end-by-trap 1 windows end as they do where a signal frame of the unit's own can't serve
 //   --continuous 1  continuous trace instead of windows
+//   --signal N      in continuous trace: sends this signal, too, which the program handles
 //   --self-test     instead: falsify one thing at a time; each must be noticed
 // Exit status: 0 no difference, 1 differences, 2 the harness has a problem, 77 the program is not
 // installed.
@@ -79,6 +80,8 @@ CommandLine Parse(int argc, char** argv) {
       options.recorder.end_by_trap = number != 0;
     } else if (name == "--continuous") {
       options.recorder.continuous = number != 0;
+    } else if (name == "--signal") {
+      options.signal = static_cast<int>(number);
     } else if (name == "--seed") {
       options.seed = number;
     } else {
@@ -111,9 +114,10 @@ void StayOnOneCpu() {
 void PrintContinuous(const ContinuousCounts& counts) {
   fmt::print(
       "  continuous: {} rounds, {} samples (state compared at {}), {} system calls ({} leapt to), "
-      "entered {} and left {} times, {} compressed returns\n",
+      "entered {} and left {} times, {} signals handled ({} in the gate), {} compressed returns\n",
       counts.rounds, counts.samples, counts.sample_states, counts.calls, counts.leaps,
-      counts.entries, counts.leaves, counts.compressed_returns);
+      counts.entries, counts.leaves, counts.signals, counts.gate_signals,
+      counts.compressed_returns);
 }
 
 void Print(const CampaignOptions& options, const CampaignResult& result) {
