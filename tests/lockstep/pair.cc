@@ -27,18 +27,20 @@ Pair::Pair(const LaunchOptions& options, Recorder& recorder, const std::string& 
       plain_layout_(plain_, unit_path),
       instructions_(plain_) {
   if (!channel_ || !plain_channel_) Die("the unit did not connect; is it preloaded?");
-  share_start_memory();
+  share_start_state();
 }
 
 // ld.so keeps a few readings of the CPU's clock, and the unit's start leaves its own traces on the
-// dead stack: both begin with the traced one's memory.
-void Pair::share_start_memory() {
+// dead stack and in vector registers (it reads texts about its process): both begin with the traced
+// one's memory and state.
+void Pair::share_start_state() {
   std::vector<std::byte> bytes;
   for (const MapLine& line : plain_layout_.writable()) {
     bytes.resize(line.end - line.start);
     bytes.resize(traced_.read(line.start, bytes));
     (void)plain_.write(line.start, bytes);
   }
+  plain_.set_extended_state(traced_.extended_state());
 }
 
 // The unit's own calls keep their results: it needs its real thread id. In continuous trace it

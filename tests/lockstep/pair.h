@@ -68,7 +68,7 @@ class Pair {
   Native leave_unit();
   Native diverged(const std::string& why);
   void mappings_changed();
-  void share_start_memory();
+  void share_start_state();
 
   FixedResults traced_results_;
   FixedResults plain_results_;
