@@ -154,13 +154,8 @@ void CodeCache::insert(Block& block) {
 namespace {
 
 Translator::Options translator_options() {
-  const bool continuous = session.config.continuous != 0;
-  return {.max_insns = continuous ? Translator::kMaxInsns : Translator::kWindowInsns,
-          .max_outcomes = continuous ? kMaxPathBits : kWindowPathBits,
-          .can_be_redirected = continuous,
-          .stop_at_syscalls = continuous,
-          .compress_returns = (session.config.leader.config & kNoReturnCompression) == 0,
-          .indirect_units = window_config.indirect_units};
+  return {.continuous = session.config.continuous != 0,
+          .compress_returns = (session.config.leader.config & kNoReturnCompression) == 0};
 }
 
 }  // namespace
@@ -202,7 +197,7 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why)
            reinterpret_cast<uint8_t*>(exits_ + kMaxExits));
   prefault(reinterpret_cast<uint8_t*>(passages_ + exit_count_ + kMaxExitsOfBlock),
            &passages_prefaulted_, reinterpret_cast<uint8_t*>(passages_ + kMaxExits));
-  if (session.config.continuous != 0) {  // windows hardly touch these
+  if (session.config.continuous != 0) {  // windows do not touch these
     prefault(reinterpret_cast<uint8_t*>(details_ + exit_count_ + kMaxExitsOfBlock),
              &details_prefaulted_, reinterpret_cast<uint8_t*>(details_ + kMaxExits));
     prefault(reinterpret_cast<uint8_t*>(vias_ + via_count_ + kMaxVias), &vias_prefaulted_,

@@ -32,7 +32,6 @@ struct InsnMark {
   uint16_t code_offset;
   uint8_t length : 7;   // of the program's instruction
   uint8_t spilled : 1;  // the program's rax is in TlsBlock::rax
-  uint8_t branches;     // of the program, in this superblock before it
   uint32_t path : 24;   // the way to it from the superblock's first
   uint32_t via_count : 8;
 };

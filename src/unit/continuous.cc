@@ -23,9 +23,9 @@ namespace {
 
 // Room for a log's packets and for what else may come before the next commit(): a superblock's way
 // up to an interruption, a PSB+, TIP.PGE, TIP.PGD.
-constexpr size_t kRoomBytes =
-    packet_room(0) + (kMaxStretchUnits + kMaxEntryUnits) * kMaxPackedUnitBytes +
-    4 * pt::PacketWriter::kMaxHeaderBytes;
+constexpr size_t kRoomBytes = packet_room(0) +
+                              (kMaxStretchUnits + kMaxEntryUnits) * kMaxPackedUnitBytes +
+                              4 * pt::PacketWriter::kMaxHeaderBytes;
 static_assert(channel::kAuxAheadBytes >= kRoomBytes);
 
 void start_stretch(Thread& thread) { start_log(thread, window_config.stretch_units); }

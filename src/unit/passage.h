@@ -58,13 +58,12 @@ struct Passage {
 };
 static_assert(sizeof(Passage) == 16);
 
-// And the rest.
+// And the rest; in windows nobody asks for it.
 struct PassageDetails {
   uint64_t returns_to[kMaxPendingCalls];  // Passage::calls of them, the outermost first
   // Where an indirect one led last: the target, and above its 48 bits how often in a row.
   uint64_t seen;
-  uint32_t insns;     // of the program, from the superblock's first up to here
-  uint32_t branches;  // among them, of every kind
+  uint32_t insns;  // of the program, from the superblock's first up to here
 };
 static_assert(sizeof(PassageDetails) == 40);
 

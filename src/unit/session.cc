@@ -158,7 +158,6 @@ void configure_windows(const SessionConfig& config) {
                                 : uint64_t{1000000};
   cap_period();
   configure_stretches(config);
-  window_config.indirect_units = config.continuous != 0 ? kPackedUnits : kIndirectUnits;
   const uint64_t bytes = first.attr.aux_sample_size & ~uint64_t{7};
   const uint64_t area = uint64_t{config.aux_pages} * channel::kPageBytes;
   window_config.sample_bytes = bytes < area ? bytes : area;

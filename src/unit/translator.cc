@@ -23,10 +23,12 @@ bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
   options_ = options;
   emit_.align(16);
   start_ = emit_.here();
-  if (options_.can_be_redirected) emit_.code(0x0f, 0x1f, 0x44, 0x00, 0x00);  // kEntryBytes of nop
+  if (options_.continuous) emit_.code(0x0f, 0x1f, 0x44, 0x00, 0x00);  // kEntryBytes of nop
   pc_ = pc;
+  const uint32_t max_insns = options.continuous ? kMaxInsns : kWindowInsns;
+  const uint32_t max_outcomes = options.continuous ? kMaxPathBits : kWindowPathBits;
   for (;;) {
-    if (insns_ == options_.max_insns || outcome_count_ == options_.max_outcomes) {
+    if (insns_ == max_insns || outcome_count_ == max_outcomes) {
       leave(pc_, Exit::kLogged, Reason::kFull);
       break;
     }
@@ -84,7 +86,6 @@ Translator::Step Translator::step(const Insn& insn) {
       return Step::kContinue;
     case InsnClass::kJump:
       mark(insn, false);
-      ++branches_;
       return follow(insn.target(pc_));
     case InsnClass::kCall:
       return call(insn);
@@ -108,7 +109,7 @@ Translator::Step Translator::step(const Insn& insn) {
 // superblock.
 Translator::Step Translator::refuse(Reason reason) {
   refusal_ = reason;
-  const bool stops = reason == Reason::kSyscall && options_.stop_at_syscalls;
+  const bool stops = reason == Reason::kSyscall && options_.continuous;
   if (insns_ != 0 || stops) leave(pc_, Exit::kEnd, reason);
   return Step::kEnded;
 }
@@ -119,7 +120,6 @@ void Translator::mark(const Insn& insn, bool spilled) {
                       .code_offset = static_cast<uint16_t>(emit_.here() - start_),
                       .length = static_cast<uint8_t>(insn.length & 0x7f),
                       .spilled = spilled,
-                      .branches = static_cast<uint8_t>(branches_),
                       .path = path_ & 0xffffff,
                       .via_count = static_cast<uint8_t>(via_count_)};
   hash_ = hash_insn(hash_, reinterpret_cast<const uint8_t*>(pc_), insn.length);
@@ -171,12 +171,11 @@ void Translator::conditional(const Insn& insn) {
   const uint64_t taken = insn.target(pc_);
   const uint64_t following = pc_ + insn.length;
   const BranchBias::Way bias =
-      options_.can_be_redirected ? cache_.bias_.get(pc_) : BranchBias::Way::kUnknown;
+      options_.continuous ? cache_.bias_.get(pc_) : BranchBias::Way::kUnknown;
   const bool likely_taken =
       bias == BranchBias::Way::kUnknown ? taken <= pc_ : bias == BranchBias::Way::kTaken;
   const bool follow_taken = likely_taken && taken >= segment_.start && taken < segment_.end;
   mark(insn, false);
-  ++branches_;
   emit_.pad_for_field(2);
   emit_.code(0x0f, 0x80 | ((insn.opcode & 0x0f) ^ static_cast<uint32_t>(follow_taken)));
   side_exit(follow_taken ? following : taken, !follow_taken, emit_.rel32_later());
@@ -187,7 +186,6 @@ void Translator::conditional(const Insn& insn) {
 // loop/jrcxz only reach eight bits: they jump over a short jump to a long one.
 void Translator::loop(const Insn& insn) {
   mark(insn, false);
-  ++branches_;
   emit_.pad_for_field(insn.address_size_32 ? 6 : 5);
   if (insn.address_size_32) emit_.code(0x67);
   emit_.code(insn.opcode, 0x02, 0xeb, 0x05, 0xe9);
@@ -198,24 +196,24 @@ void Translator::loop(const Insn& insn) {
 // The number of a new way out, at the end of `path`.
 uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
   Passage& passage = room_.passages[exit_count_];
-  const size_t units =
-      (kind == Passage::kDirect ? 1 : options_.indirect_units) + kViaUnits * via_count_;
+  const size_t indirect_units = options_.continuous ? kPackedUnits : kIndirectUnits;
+  const size_t units = (kind == Passage::kDirect ? 1 : indirect_units) + kViaUnits * via_count_;
   passage = {.outcomes = static_cast<uint16_t>(path_outcomes(path)),
              .outcome_count = static_cast<uint8_t>(path_count(path)),
              .kind = kind,
              .units = static_cast<uint8_t>(units),
-             .calls = static_cast<uint8_t>(return_count_),
+             .calls = 0,
              .via_count = static_cast<uint8_t>(via_count_),
              .is_side_exit = false,
              .first_via = room_.first_via,
              .hits = 0};
-  PassageDetails& details = room_.details[exit_count_];
-  if (options_.can_be_redirected) {  // in a window nobody asks, and the memory is not touched
+  if (options_.continuous) {  // in a window this memory would cost more than it is worth
+    passage.calls = static_cast<uint8_t>(return_count_);
+    PassageDetails& details = room_.details[exit_count_];
     details.seen = 0;
     details.insns = insns_;
-    details.branches = branches_;
+    for (uint32_t i = 0; i < return_count_; ++i) details.returns_to[i] = returns_[i];
   }
-  for (uint32_t i = 0; i < return_count_; ++i) details.returns_to[i] = returns_[i];
   return room_.first + exit_count_++;
 }
 
@@ -261,7 +259,6 @@ Translator::Step Translator::call(const Insn& insn) {
   const bool counts = options_.compress_returns && target != following;
   if (counts && too_many_calls()) return Step::kEnded;
   mark(insn, false);
-  ++branches_;
   push_return_address(following);
   if (counts) returns_[return_count_++] = following;
   return follow(target);
@@ -300,14 +297,13 @@ Translator::Step Translator::indirect(const Insn& insn) {
     unmark();
     return refuse(Reason::kUntranslatable);
   }
-  ++branches_;
   if (insn.cls == InsnClass::kCallIndirect) {
     push_return_address(pc_ + insn.length);
     if (options_.compress_returns) returns_[return_count_++] = pc_ + insn.length;
   }
-  const bool compressed = is_return && options_.compress_returns;
+  const bool compressed = is_return && options_.compress_returns && options_.continuous;
   const uint32_t number = new_passage(path_, compressed ? Passage::kReturn : Passage::kIndirect);
-  const uint64_t target = options_.can_be_redirected ? cache_.bias_.target(pc_) : 0;
+  const uint64_t target = options_.continuous ? cache_.bias_.target(pc_) : 0;
   if (is_likely(target)) return follow_indirect(insn, target, number);
   log_indirect(number, Saved::kRax);
   return Step::kEnded;
@@ -350,7 +346,6 @@ Translator::Step Translator::paired_return(const Insn& insn) {
   const uint64_t expected = returns_[return_count_ - 1];
   const auto popped = static_cast<uint32_t>(sizeof expected) + insn.return_pop;
   mark(insn, true);
-  ++branches_;
   emit_.fs_store(tls_.rax, Reg::kRax);
   emit_.code(0x48, 0x8b, 0x04, 0x24);  // mov rax, [rsp]
   emit_.fs_store(tls_.rcx, Reg::kRcx);

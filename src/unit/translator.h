@@ -55,14 +55,12 @@ class Translator {
              ExitRoom room);
 
   struct Options {
-    uint32_t max_insns = kMaxInsns;
-    uint32_t max_outcomes = kMaxPathBits;
-    bool can_be_redirected = false;
-    // A superblock that begins with a system call is nothing but the way out before it.
-    bool stop_at_syscalls = false;
-    // Returns to where a decoder expects them become outcomes.
+    // For continuous trace: longer superblocks, which may be made anew (hot_code.cc); one that
+    // begins with a system call is nothing but the way out before it; the log is packed.
+    bool continuous = false;
+    // Returns to where a decoder expects them become outcomes: in a window those from calls of the
+    // same superblock, in continuous trace all.
     bool compress_returns = false;
-    size_t indirect_units = kIndirectUnits;  // of the log per indirect branch
   };
   // Fills `block` (all but first_mark). False if not even the first instruction can be translated.
   bool translate(uint64_t pc, Block* block, const Options& options);
@@ -124,7 +122,6 @@ class Translator {
   uint64_t hash_ = kHashSeed;
   uint64_t hash_before_mark_ = kHashSeed;
   uint32_t insns_ = 0;
-  uint32_t branches_ = 0;
   Options options_;
   Path path_ = kEmptyPath;
   ExitRoom room_;

@@ -35,7 +35,6 @@ struct WindowConfig {
   // the log at most, so that every sample holds one.
   uint64_t psb_period_bytes = 0;
   size_t stretch_units = 0;
-  size_t indirect_units = kIndirectUnits;  // of the log per indirect branch
 };
 extern WindowConfig window_config;
 

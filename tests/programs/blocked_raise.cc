@@ -1,5 +1,5 @@
-// A thread sends itself signals that it blocks: each waits until it is unblocked, however the thread
-// spends the time in between.
+// A thread sends itself signals that it blocks: each waits until it is unblocked, however the
+// thread spends the time in between.
 #include <signal.h>
 #include <unistd.h>
 
