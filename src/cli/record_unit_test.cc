@@ -16,8 +16,8 @@ namespace auxtrail::cli::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class RecordUnit : public RecordFixture {
  protected:
@@ -53,8 +53,7 @@ TEST_F(RecordUnit, PerfDecodesTheHistory) {
   const FileFacts facts = read_facts(folder_.path("perf.data"));
   ASSERT_TRUE(facts.readable) << facts.error;
   EXPECT_GE(facts.samples, 5U) << ended.err;
-  // On a slow machine the second overflow may come while the first one sets up the unit.
-  EXPECT_THAT(facts.messages, Each(HasSubstr("samples lost while recording")));
+  EXPECT_THAT(facts.messages, IsEmpty());
   if (run_program({"perf", "--version"}).exit_status() != 0) GTEST_SKIP() << "no Linux perf here";
   size_t branches = 0;
   EXPECT_EQ(perf_errors(folder_.path("perf.data"), branches), 0U);
