@@ -4,10 +4,8 @@
 #include <vector>
 
 #include "unit/code_cache.h"
-#include "unit/session.h"
-#include "unit/thread_state.h"
+#include "unit/testing/no_windows.h"
 #include "unit/translator.h"
-#include "unit/window.h"
 
 extern "C" {
 void shape_hot();
@@ -19,13 +17,6 @@ void shape_reads_pc();
 }
 
 namespace auxtrail::unit {
-
-// The test's own, as it links no windows: its superblocks are never run.
-__thread TlsBlock tls_block __attribute__((tls_model("initial-exec")));
-Session session;
-WindowConfig window_config;
-uint64_t unit_exit(Thread* /*thread*/) { return 0; }
-uint64_t unit_indirect(Thread* /*thread*/) { return 0; }
 
 namespace {
 

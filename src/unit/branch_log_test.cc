@@ -1,0 +1,134 @@
+// From the log to packets: what libipt reads of them.
+#include "unit/branch_log.h"
+
+#include <gtest/gtest.h>
+#include <intel-pt.h>
+
+#include <memory>
+#include <vector>
+
+#include "unit/code_cache.h"
+#include "unit/continuous.h"
+#include "unit/testing/no_windows.h"
+
+extern "C" {
+void shape_loop();
+void shape_hot();
+void shape_through();
+void shape_through_target();
+}
+
+namespace auxtrail::unit {
+
+// As continuous.cc has it, but for when the next is due.
+void continuous_psb(Thread& thread, uint64_t pc) {
+  thread.returns.clear();
+  thread.writer.psb_plus(pc, 1);
+  thread.psb_due_bytes = SIZE_MAX;
+}
+
+namespace {
+
+using channel::Reason;
+
+class BranchLog : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    session.config.continuous = 1;
+    ASSERT_TRUE(code_cache.ensure_ready());
+    thread_->writer = pt::PacketWriter(packets_.data());
+    thread_->psb_due_bytes = SIZE_MAX;
+  }
+
+  static Block* get(void (*function)()) {
+    Reason why;
+    return code_cache.get(reinterpret_cast<uint64_t>(function), true, &why);
+  }
+  // The exit of that index was taken; to `target`, if it is indirect.
+  void take(const Block& block, uint32_t exit, uint64_t target = 0) {
+    const uint32_t number = block.first_exit + exit;
+    const size_t at = log_.size();
+    log_.resize(at + code_cache.passages()[number].units);
+    log_[at] = number;
+    if (target != 0) log_[at + 1] = target;
+  }
+  void drain_all() {
+    const size_t bytes = log_.size() * sizeof(LogEntry);
+    log_.resize(log_.size() + 1);  // the unit reads one beyond
+    thread_->log_start = reinterpret_cast<uint64_t>(log_.data());
+    drain(*thread_, thread_->log_start + bytes);
+    thread_->writer.flush_tnt();
+  }
+  // 'T' and 'N' for outcomes, 'I' for a TIP, 'P' for a PSB, 'F' for its FUP.
+  std::string read() {
+    pt_config config;
+    pt_config_init(&config);
+    config.begin = packets_.data();
+    config.end = packets_.data() + thread_->writer.size_bytes();
+    pt_packet_decoder* const decoder = pt_pkt_alloc_decoder(&config);
+    EXPECT_EQ(pt_pkt_sync_set(decoder, 0), 0);
+    std::string result;
+    pt_packet packet{};
+    while (pt_pkt_next(decoder, &packet, sizeof packet) > 0) {
+      if (packet.type == ppt_tip) result += 'I';
+      if (packet.type == ppt_psb) result += 'P';
+      if (packet.type == ppt_fup) result += 'F';
+      for (int i = packet.type == ppt_tnt_8 ? packet.payload.tnt.bit_size : 0; i-- > 0;) {
+        result += (packet.payload.tnt.payload >> i & 1) != 0 ? 'T' : 'N';
+      }
+    }
+    pt_pkt_free_decoder(decoder);
+    return result;
+  }
+
+  std::vector<uint8_t> packets_ = std::vector<uint8_t>(65536);
+  std::vector<LogEntry> log_;
+  std::unique_ptr<Thread> thread_ = std::make_unique<Thread>();
+};
+
+TEST_F(BranchLog, ExitsBecomeTheOutcomesOnTheirWay) {
+  const Block* const block = get(shape_loop);
+  ASSERT_NE(block, nullptr);
+  take(*block, 0);  // the loop ends at once
+  take(*block, 2);  // after two rounds more
+  drain_all();
+  EXPECT_EQ(read(), "NTTN");
+  EXPECT_EQ(thread_->window_branches, 4U);
+  EXPECT_EQ(code_cache.passages()[block->first_exit].hits, 1U);
+}
+
+TEST_F(BranchLog, AReturnIsAnOutcomeIfTheCallIsKnown) {
+  const Block* const block = get(shape_hot);
+  ASSERT_NE(block, nullptr);
+  const uint32_t end = block->exit_count - 1;
+  ASSERT_EQ(code_cache.passages()[block->first_exit + end].kind, Passage::kReturn);
+  const uint64_t returns_to[kMaxPendingCalls] = {0x1000};
+  thread_->returns.push(returns_to, 1);
+  take(*block, end, 0x1000);
+  take(*block, end, 0x1000);
+  drain_all();
+  EXPECT_EQ(read(), "NTNI");  // je, the return; je, the return whose call nobody knows
+}
+
+// However many TIPs superblocks hold, and if none of them ends with one.
+TEST_F(BranchLog, APsbIsNotPutOffByTipsWithinSuperblocks) {
+  const Block* block = get(shape_through);
+  ASSERT_NE(block, nullptr);
+  code_cache.passages()[block->first_exit].hits = kHotHits;
+  code_cache.passage_details()[block->first_exit].seen =
+      reinterpret_cast<uint64_t>(&shape_through_target) | uint64_t{8} << 48;
+  code_cache.improve(block->first_exit);
+  block = get(shape_through);
+  const uint32_t end = block->exit_count - 1;
+  Passage& passage = code_cache.passages()[block->first_exit + end];
+  ASSERT_EQ(passage.via_count, 1);
+  passage.kind = Passage::kDirect;  // the shape's own end is a return
+  thread_->psb_due_bytes = 20;
+  for (int i = 0; i < 20; ++i) take(*block, end);
+  drain_all();
+  // The first TIP takes seven bytes, the others three: the sixth reaches 20.
+  EXPECT_EQ(read(), "IIIIIIPF" + std::string(14, 'I'));
+}
+
+}  // namespace
+}  // namespace auxtrail::unit
