@@ -4,6 +4,7 @@
 // Async-signal-safe.
 #pragma once
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <cstddef>
@@ -44,6 +45,12 @@ inline void* mmap(void* hint, size_t bytes, int prot, int flags, int fd = -1, lo
   if (is_error(result)) return nullptr;
   __atomic_fetch_add(&mapped_bytes, page_up(bytes), __ATOMIC_RELAXED);
   return reinterpret_cast<void*>(result);
+}
+// Room for so many, of which only what is used costs memory.
+template <class T>
+T* reserve(size_t count) {
+  constexpr int kLazy = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  return static_cast<T*>(mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, kLazy));
 }
 inline void munmap(void* at, size_t bytes) {
   (void)call(SYS_munmap, arg(at), static_cast<long>(bytes));
