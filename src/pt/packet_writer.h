@@ -20,12 +20,14 @@ class PacketWriter {
       9 + 8 + 1;                             // pending TNT bits, FUP, TIP.PGD: what end() writes
   static constexpr size_t kMaxTipBytes = 7;  // IPBytes 3 (48 bits, sign extended) or fewer
   static constexpr size_t kSlackBytes = 8;
-  static constexpr uint32_t kTntBits = 48;  // pending conditional bits are flushed at this many
+  static constexpr uint32_t kTntBits = 42;  // pending outcomes are flushed at this many
+  static constexpr uint32_t kMaxTntBits = 63 - (kTntBits - 1);  // that may be appended at once
 
   PacketWriter() = default;
   explicit PacketWriter(uint8_t* buffer) : at_(buffer), start_(buffer) {}
 
   [[nodiscard]] size_t size_bytes() const { return static_cast<size_t>(at_ - start_); }
+  [[nodiscard]] const uint8_t* position() const { return at_; }
   // Goes on at another place, as if it followed: outcomes not written yet and the last IP stay.
   void continue_in(uint8_t* buffer) { at_ = start_ = buffer; }
 
@@ -42,20 +44,18 @@ class PacketWriter {
   void fup(uint64_t ip) { ip_packet(0x1d, ip); }
   void tip_pgd_no_ip() { *at_++ = 0x01; }
 
-  // Appends `count` conditional outcomes (count <= 16), oldest in the highest of the low `count`
-  // bits, taken = 1. They leave as TNT packets of six bits, eight at a time.
+  // Appends `count` conditional outcomes (count <= kMaxTntBits), oldest in the highest of the low
+  // `count` bits, taken = 1. They leave as TNT packets of six bits, seven at a time.
   void tnt(uint32_t bits, uint32_t count) {
     pending_ = pending_ << count | bits;
-    pending_count_ += count;
-    if (pending_count_ >= kTntBits) flush_full();
+    if (pending_ >> kTntBits != 0) flush_full();
   }
-  // Few are pending as a rule; how many could not be foreseen, so that is not branched on.
+  // Few are pending as a rule; whether any are could not be foreseen, so that is not branched on.
   void flush_tnt() {
-    if (__builtin_expect(pending_count_ > 6, 0)) flush_all_but_last();
-    const uint64_t stop = uint64_t{1} << pending_count_;
-    *at_ = static_cast<uint8_t>((stop | (pending_ & (stop - 1))) << 1);
-    at_ += pending_count_ != 0 ? 1 : 0;
-    pending_count_ = 0;
+    if (pending_ >= 1 << 7) flush_all_but_last();
+    *at_ = static_cast<uint8_t>(pending_ << 1);
+    at_ += pending_ != kNoOutcomes ? 1 : 0;
+    pending_ = kNoOutcomes;
   }
 
   // The packets that make a window decodable on its own: a PSB+ that says "tracing is off", then
@@ -95,6 +95,9 @@ class PacketWriter {
   static constexpr uint8_t kNominalRatio = 10;
 
  private:
+  // Pending outcomes have a leading 1 bit, as a TNT packet's have.
+  static constexpr uint64_t kNoOutcomes = 1;
+
   // The low 48 bits as eight TNT packets, the highest six first: 48 -> 2 x 24 -> 4 x 12 -> 8 x 6.
   static uint64_t tnt_packets(uint64_t groups) {
     groups = (groups & 0xffffff000000) << 8 | (groups & 0x000000ffffff);
@@ -102,19 +105,22 @@ class PacketWriter {
     groups = (groups & 0x0fc00fc00fc00fc0) << 2 | (groups & 0x003f003f003f003f);
     return __builtin_bswap64(groups << 1 | 0x8080808080808080);
   }
-  // 48 or more pending bits.
-  void flush_full() {
-    const uint32_t rest = pending_count_ - kTntBits;
-    put64(tnt_packets(pending_ >> rest));
-    pending_count_ = rest;
+  [[nodiscard]] uint32_t pending_count() const {
+    return static_cast<uint32_t>(63 - __builtin_clzll(pending_));
   }
-  // 7 to 47 pending bits: one to six stay.
-  void flush_all_but_last() {
-    const uint32_t packets = (pending_count_ - 1) / 6;
-    const uint32_t rest = pending_count_ - 6 * packets;
-    put_at(tnt_packets(pending_ >> rest << (kTntBits - 6 * packets)));
+  // The oldest 6 * `packets` outcomes leave, one or more packets of them.
+  void put_packets(uint32_t packets, uint32_t rest) {
+    put_at(tnt_packets(pending_ >> rest << (48 - 6 * packets)));
     at_ += packets;
-    pending_count_ = rest;
+    const uint64_t leading = uint64_t{1} << rest;
+    pending_ = leading | (pending_ & (leading - 1));
+  }
+  void flush_full() { put_packets(kTntBits / 6, pending_count() - kTntBits); }
+  // One to six of more than six stay.
+  void flush_all_but_last() {
+    const uint32_t count = pending_count();
+    const uint32_t packets = (count - 1) / 6;
+    put_packets(packets, count - 6 * packets);
   }
 
   void ip_packet(uint8_t opcode, uint64_t ip) {
@@ -140,8 +146,7 @@ class PacketWriter {
   uint8_t* at_ = nullptr;
   uint8_t* start_ = nullptr;
   uint64_t last_ip_ = 0;
-  uint64_t pending_ = 0;
-  uint32_t pending_count_ = 0;
+  uint64_t pending_ = kNoOutcomes;
 };
 
 }  // namespace auxtrail::pt
