@@ -46,12 +46,15 @@ void ContinuousTracee::run_to_breakpoints() {
   breakpoints_.clear();
 }
 
-// What is left of a stub when C++ code has returned to it ends with an indirect jump.
+// What is left of a stub when C++ code has returned to it ends with an indirect jump. It is not done
+// where it did not begin in a stub: the way back from the gate is none, and a sample that is taken
+// there is not taken where the next stub is left.
 Place ContinuousTracee::finish_unit_work(bool* done) {
   constexpr int kStubInstructions = 40;
   place_ = Place::kCache;
   *done = false;
-  if (const uint64_t stub = return_to_cache(); stub != 0) stubs_.insert(stub);
+  const uint64_t begun = return_to_cache();
+  if (begun != 0) stubs_.insert(begun);
   for (const uint64_t stub : stubs_) set_breakpoint(stub);
   run_to_breakpoints();
   if (place_ != Place::kCache || stubs_.count(traced_.ip()) == 0) return place_;
@@ -62,6 +65,7 @@ Place ContinuousTracee::finish_unit_work(bool* done) {
     if (StepOne(traced_, instruction, ip).kind != StopKind::kStep) Die("stepping out of a stub");
     *done = instruction.branch;
   }
+  *done = *done && begun != 0;
   return place_;
 }
 
