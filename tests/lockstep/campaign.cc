@@ -26,12 +26,20 @@ constexpr uint64_t kMaxHuntSteps = 1000;
 constexpr uint64_t kMutateWindow = 12;  // the first window that a self-test may falsify
 constexpr uint64_t kPatience = 200;     // windows without a single step
 
+// A program may execute a kind in one short phase only, which chance may have passed over: then it
+// runs again and that kind is looked for at every window, over as many steps as all runs together.
+bool HuntsOn(const CampaignOptions& options, const CampaignResult& result) {
+  return !options.recorder.continuous && options.mutation == Mutation::kNone &&
+         !result.coverage.missing().empty() && result.steps < 2 * options.steps;
+}
+
 // One program in one pair of processes.
 class Run {
  public:
   Run(const CampaignOptions& options, Recorder& recorder, uint64_t seed, CampaignResult& result)
       : options_(options),
         result_(result),
+        hunting_(result.steps >= options.steps),
         random_(seed),
         pair_(MakeLaunch(options, recorder), recorder, options.unit),
         comparison_(pair_, options.unit) {}
@@ -40,7 +48,7 @@ class Run {
     before_ = pair_.channel().reasons();
     const uint64_t steps_before = result_.steps;
     if (!check_native(pair_.run_system_calls(options_.skip_calls))) return;
-    while (result_.steps < options_.steps && result_.differences.empty()) {
+    while (!is_done() && result_.differences.empty()) {
       if (!advance()) break;
       one_window();
       if (windows_ == kPatience && result_.steps == steps_before) {
@@ -53,6 +61,10 @@ class Run {
   }
 
  private:
+  [[nodiscard]] bool is_done() const {
+    return hunting_ ? !HuntsOn(options_, result_) : result_.steps >= options_.steps;
+  }
+
   // False if the program is over, or if the two are not the same any more without a window's doing.
   bool check_native(Native status) {
     if (status == Native::kDiverged) {
@@ -73,7 +85,8 @@ class Run {
         !check_native(pair_.run_system_calls(options_.leap_calls))) {
       return false;
     }
-    const bool hunt = windows_ % kHuntEvery == kHuntEvery - 1 && result_.coverage.wants_any();
+    const bool hunt =
+        (hunting_ || windows_ % kHuntEvery == kHuntEvery - 1) && result_.coverage.wants_any();
     const uint64_t least = 1 + random_() % 6;
     for (uint64_t i = 0; i < (hunt ? kMaxHuntSteps : kMaxNativeSteps); ++i) {
       const bool good =
@@ -162,6 +175,7 @@ class Run {
 
   const CampaignOptions& options_;
   CampaignResult& result_;
+  const bool hunting_;  // all steps are taken; what is missing is a kind of instruction
   std::mt19937_64 random_;
   Pair pair_;
   Comparison comparison_;
@@ -183,7 +197,7 @@ LaunchOptions MakeLaunch(const CampaignOptions& options, const Recorder& recorde
 
 CampaignResult RunCampaign(const CampaignOptions& options) {
   CampaignResult result;
-  while (result.steps < options.steps && result.differences.empty()) {
+  while ((result.steps < options.steps || HuntsOn(options, result)) && result.differences.empty()) {
     if (result.runs == kMaxRuns) Die("the program is too short");
     Recorder recorder(options.recorder);
     const uint64_t before = result.windows + result.continuous.rounds;
