@@ -19,17 +19,20 @@ inline void note_target(PassageDetails& details, uint64_t target) {
                    __ATOMIC_RELAXED);
 }
 
-// What hot_code.cc goes by. `target` is an indirect exit's.
-inline void note_exit(Thread& thread, uint32_t number, uint64_t target) {
-  Passage& passage = code_cache.passages()[number];
-  const uint32_t hits = __atomic_load_n(&passage.hits, __ATOMIC_RELAXED) + 1;
+// What hot_code.cc goes by. `target` is an indirect exit's; the exit stands for `weight` of its
+// like.
+inline void note_exit(Thread& thread, LogWord word, uint64_t target, uint32_t weight) {
+  Passage& passage = code_cache.passages()[word.number()];
+  const uint32_t before = __atomic_load_n(&passage.hits, __ATOMIC_RELAXED);
+  const uint32_t hits = before + weight;
   __atomic_store_n(&passage.hits, hits, __ATOMIC_RELAXED);
-  if (passage.kind != Passage::kDirect && hits < kJudgedHits) {
-    note_target(code_cache.passage_details()[number], target);
+  if (word.kind() != Passage::kDirect && hits < kJudgedHits) {
+    note_target(code_cache.passage_details()[word.number()], target & kTargetMask);
   }
-  if (__builtin_expect((hits & (hits - 1)) != 0, 1) || hits < kHotHits) return;
+  // At each power of two.
+  if (__builtin_expect((before ^ hits) <= before, 1) || hits < kHotHits) return;
   constexpr uint32_t kRoom = sizeof thread.hot_exits / sizeof thread.hot_exits[0];
-  if (thread.hot_exit_count != kRoom) thread.hot_exits[thread.hot_exit_count++] = number;
+  if (thread.hot_exit_count != kRoom) thread.hot_exits[thread.hot_exit_count++] = word.number();
 }
 
 // What led to a return or another indirect branch within a superblock, and that.
@@ -40,6 +43,76 @@ inline void write_via(pt::PacketWriter& writer, ReturnStack& returns, const Via&
   writer.tip(via.target);
 }
 
+uint64_t due_position(const Thread& thread) {
+  const auto start =
+      reinterpret_cast<uint64_t>(thread.writer.position()) - thread.writer.size_bytes();
+  return thread.psb_due_bytes < SIZE_MAX - start ? start + thread.psb_due_bytes : SIZE_MAX;
+}
+inline bool is_at(const pt::PacketWriter& writer, uint64_t position) {
+  return reinterpret_cast<uint64_t>(writer.position()) >= position;
+}
+
+// The writer and the stack stay in registers: nothing in the loop but a PSB gets their addresses.
+template <bool kLearns>
+void drain_log(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight) {
+  pt::PacketWriter writer = thread.writer;
+  ReturnStack returns = thread.returns;
+  // Whether the writer has come this far says whether a PSB is due.
+  uint64_t psb_due = due_position(thread);
+  uint64_t traced = 0;
+  const auto write_psb = [&](uint64_t ip) {
+    thread.writer = writer;
+    thread.returns = returns;
+    continuous_psb(thread, ip);
+    writer = thread.writer;
+    psb_due = due_position(thread);
+  };
+  while (entry < end) {
+    const LogWord word(*entry);
+    if (kLearns) note_exit(thread, word, entry[1], weight);
+    traced += word.outcome_count();
+    if (word.is_plain()) {
+      writer.tnt(word.outcomes(), word.outcome_count());
+      ++entry;
+      continue;
+    }
+    const uint64_t target = entry[1] & kTargetMask;
+    entry += word.units();
+    if (word.has_vias()) {
+      const Passage& passage = code_cache.passages()[word.number()];
+      const Via* via = code_cache.vias() + passage.first_via;
+      const Via* const behind = via + passage.via_count;
+      do {
+        traced += via->outcome_count + 1u;
+        write_via(writer, returns, *via);
+      } while (++via != behind);
+    }
+    writer.tnt(word.outcomes(), word.outcome_count());
+    if (word.calls() != 0) {
+      returns.push(code_cache.passage_details()[word.number()].returns_to, word.calls());
+    }
+    if (word.kind() == Passage::kDirect) {
+      // Its TIPs may be many; outcomes alone can't put a PSB off for long.
+      if (word.has_vias() && is_at(writer, psb_due)) {
+        write_psb(code_cache.exit(word.number()).target);
+      }
+      continue;
+    }
+    ++traced;
+    if (word.kind() == Passage::kReturn && returns.pop(target)) {
+      writer.tnt(1, 1);
+      continue;
+    }
+    if (word.kind() == Passage::kMiss) returns.clear();
+    writer.flush_tnt();
+    writer.tip(target);
+    if (__builtin_expect(is_at(writer, psb_due), 0)) write_psb(target);
+  }
+  thread.writer = writer;
+  thread.returns = returns;
+  thread.window_branches += traced;
+}
+
 }  // namespace
 
 void write_way(pt::PacketWriter& writer, ReturnStack& returns, const Way& way) {
@@ -48,57 +121,15 @@ void write_way(pt::PacketWriter& writer, ReturnStack& returns, const Way& way) {
   writer.tnt(path_outcomes(way.path), path_count(way.path));
 }
 
-// The writer stays in registers: nothing in the loop but a PSB gets its address.
 void drain(Thread& thread, uint64_t position) {
-  pt::PacketWriter writer = thread.writer;
-  ReturnStack& returns = thread.returns;
-  const Passage* const passages = code_cache.passages();
-  const PassageDetails* const details = code_cache.passage_details();
-  const Via* const vias = code_cache.vias();
-  const bool learns = session.config.continuous != 0;
-  size_t psb_due_bytes = thread.psb_due_bytes;
-  uint64_t traced = 0;
-  const auto write_psb = [&](uint64_t ip) {
-    thread.writer = writer;
-    continuous_psb(thread, ip);
-    writer = thread.writer;
-    psb_due_bytes = thread.psb_due_bytes;
-  };
-  const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
-  const auto* end = reinterpret_cast<const LogEntry*>(position);
-  while (entry < end) {
-    const auto number = static_cast<uint32_t>(*entry);
-    const Passage& passage = passages[number];
-    const uint64_t target = entry[1] & kTargetMask;
-    entry += passage.units;
-    if (learns) note_exit(thread, number, target);
-    for (uint32_t i = 0; i < passage.via_count; ++i) {
-      const Via& via = vias[passage.first_via + i];
-      write_via(writer, returns, via);
-      traced += via.outcome_count + 1u;
-    }
-    writer.tnt(passage.outcomes, passage.outcome_count);
-    traced += passage.outcome_count;
-    if (passage.calls != 0) returns.push(details[number].returns_to, passage.calls);
-    if (passage.kind == Passage::kDirect) {
-      // Its TIPs may be many; outcomes alone can't put a PSB off for long.
-      if (passage.via_count != 0 && writer.size_bytes() >= psb_due_bytes) {
-        write_psb(code_cache.exit(number).target);
-      }
-      continue;
-    }
-    ++traced;
-    if (passage.kind == Passage::kReturn && returns.pop(target)) {
-      writer.tnt(1, 1);
-      continue;
-    }
-    if (passage.kind == Passage::kMiss) returns.clear();
-    writer.flush_tnt();
-    writer.tip(target);
-    if (__builtin_expect(writer.size_bytes() >= psb_due_bytes, 0)) write_psb(target);
+  const auto* const entry = reinterpret_cast<const LogEntry*>(thread.log_start);
+  const auto* const end = reinterpret_cast<const LogEntry*>(position);
+  const uint32_t drains = thread.drains++;
+  if (session.config.continuous != 0 && (drains < kLearnsAll || drains % kLearnsEvery == 0)) {
+    drain_log<true>(thread, entry, end, drains < kLearnsAll ? 1 : kLearnsEvery);
+  } else {
+    drain_log<false>(thread, entry, end, 0);
   }
-  thread.writer = writer;
-  thread.window_branches += traced;
   thread.log_start = position;
 }
 

@@ -1,7 +1,7 @@
 // The log: one entry per transfer between superblocks, written by translated code, turned into
 // packets when it is full.
 //
-// The first unit of an entry is the number of the exit taken (passage.h says what that means); the
+// The first unit of an entry names the exit taken (LogWord, passage.h says what that means); the
 // second, if it is an indirect branch, its target. How many units an entry takes goes by how much
 // it may become: the room that is left for packets says how far the log may go. An indirect branch
 // takes kIndirectUnits in a window, so one unit never stands for much more than a byte of packets,
@@ -37,7 +37,8 @@ inline constexpr size_t kMaxPackedUnitBytes = 6;
 static_assert(kPackedUnits * kMaxPackedUnitBytes >=
               kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes);
 inline constexpr size_t kViaUnits = 2;
-static_assert(kViaUnits * kMaxPackedUnitBytes >= 2 + pt::PacketWriter::kMaxTipBytes);
+static_assert(kViaUnits * kMaxPackedUnitBytes >=
+              kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes);
 
 // "Full" is "bits 8 to 15 of the position are zero", which translated code can test without
 // touching flags (movzx from ch). So the log's end lies on a 64 KiB boundary, and an entry may
@@ -51,6 +52,11 @@ inline constexpr size_t kLogOverrunBytes = kMaxEntryUnits * sizeof(LogEntry);
 static_assert(kLogOverrunBytes < 256 && kLogUnits * sizeof(LogEntry) <= kLogAlignment - 256);
 
 constexpr bool log_is_full(uint64_t position) { return (position & 0xff00) == 0; }
+
+// Continuous trace: hot_code.cc gets to know of a thread's first so many logs, then of one in so
+// many, whose exits stand for as many of their like.
+inline constexpr uint32_t kLearnsAll = 1 << 12;
+inline constexpr uint32_t kLearnsEvery = 8;
 
 // Turns the log up to `position` into packets.
 void drain(Thread& thread, uint64_t position);

@@ -48,8 +48,9 @@ class BranchLog : public ::testing::Test {
   void take(const Block& block, uint32_t exit, uint64_t target = 0) {
     const uint32_t number = block.first_exit + exit;
     const size_t at = log_.size();
-    log_.resize(at + code_cache.passages()[number].units);
-    log_[at] = number;
+    const LogWord word(number, code_cache.passages()[number]);
+    log_.resize(at + word.units());
+    log_[at] = uint64_t{word.high()} << 32 | word.low();
     if (target != 0) log_[at + 1] = target;
   }
   void drain_all() {
@@ -95,6 +96,20 @@ TEST_F(BranchLog, ExitsBecomeTheOutcomesOnTheirWay) {
   EXPECT_EQ(read(), "NTTN");
   EXPECT_EQ(thread_->window_branches, 4U);
   EXPECT_EQ(code_cache.passages()[block->first_exit].hits, 1U);
+}
+
+// What is learned of few logs stands for all.
+TEST_F(BranchLog, ALaterLogCountsForItsLike) {
+  const Block* const block = get(shape_loop);
+  ASSERT_NE(block, nullptr);
+  const uint32_t before = code_cache.passages()[block->first_exit + 1].hits;
+  thread_->drains = kLearnsAll;
+  for (uint32_t i = 0; i < 3 * kLearnsEvery; ++i) {
+    log_.clear();
+    take(*block, 1);
+    drain_all();
+  }
+  EXPECT_EQ(code_cache.passages()[block->first_exit + 1].hits, before + 3 * kLearnsEvery);
 }
 
 TEST_F(BranchLog, AReturnIsAnOutcomeIfTheCallIsKnown) {

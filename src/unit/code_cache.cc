@@ -152,9 +152,13 @@ void CodeCache::insert(Block& block) {
 
 namespace {
 
-Translator::Options translator_options() {
-  return {.continuous = session.config.continuous != 0,
-          .compress_returns = (session.config.leader.config & kNoReturnCompression) == 0};
+Translator::Options translator_options(bool hot) {
+  const bool continuous = session.config.continuous != 0;
+  return {.continuous = continuous,
+          .compress_returns = (session.config.leader.config & kNoReturnCompression) == 0,
+          .reach = hot          ? Translator::kHot
+                   : continuous ? Translator::kContinuous
+                                : Translator::kWindow};
 }
 
 }  // namespace
@@ -174,10 +178,10 @@ Block* CodeCache::get(uint64_t pc, bool may_translate, channel::Reason* why) {
     *why = channel::Reason::kColdCode;
     return nullptr;
   }
-  return translate(*segment, pc, why);
+  return translate(*segment, pc, false, why);
 }
 
-Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why) {
+Block* CodeCache::translate(Segment& segment, uint64_t pc, bool hot, channel::Reason* why) {
   Arena* arena = arena_for(segment);
   if (arena == nullptr || block_count_ == kMaxBlocks ||
       (block_count_ * 2 >= hash_slots_ && !grow_hash()) ||
@@ -200,7 +204,7 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, channel::Reason* why)
   Translator translator(*this, segment, *arena, marks_ + mark_count_,
                         {exits_ + exit_count_, passages_ + exit_count_, details_ + exit_count_,
                          exit_count_, vias_ + via_count_, via_count_});
-  if (!translator.translate(pc, &fresh, translator_options())) {
+  if (!translator.translate(pc, &fresh, translator_options(hot))) {
     *why = translator.refusal();
     return nullptr;
   }
@@ -254,7 +258,7 @@ void CodeCache::chain(uint32_t number, const Block& target) {
   if (exit.state != Exit::kUnlogged || !arena->has_room(kMaxLoggedExitBytes)) return;
   Emitter emit(arena->used, arena->end);
   uint8_t* const code = emit.here();
-  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), number, passages_[number].units,
+  const uint8_t* next = emit_logged_exit(emit, tls_offsets(), LogWord(number, passages_[number]),
                                          arena->logged_stub, reaches ? target.code : nullptr);
   if (next == nullptr) return;
   arena->used = emit.here();

@@ -177,9 +177,10 @@ class CodeCache {
   // The last superblock of the arena that begins at or before `code`, or null.
   [[nodiscard]] const Block* last_block(const Arena& arena, const uint8_t* code) const;
   static void drop_block(Block& block);
-  Block* translate(Segment& segment, uint64_t pc, channel::Reason* why);
+  Block* translate(Segment& segment, uint64_t pc, bool hot, channel::Reason* why);
   Block& block_of_exit(uint32_t number);
   bool judge(const Block& block);
+  [[nodiscard]] BranchBias::Place place_of(const Block& block, const PassageDetails& details) const;
   bool judge_indirect(const Block& block, uint32_t number);
   static void redirect(Block& old, const Block& fresh);
   void reread_map();

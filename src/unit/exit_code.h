@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "unit/emitter.h"
+#include "unit/passage.h"
 #include "unit/tls_offsets.h"
 
 namespace auxtrail::unit {
@@ -45,16 +46,23 @@ inline void emit_unlogged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t nu
   emit.jump(unlogged_stub);
 }
 
-// Logs its number, in an entry of so many units, and goes to `next`, or out of the cache if that is
+// At rcx.
+inline void emit_log_word(Emitter& emit, LogWord word) {
+  emit.code(0xc7, 0x01);  // mov dword [rcx], ...
+  emit.u32(word.low());
+  emit.code(0xc7, 0x41, 0x04);  // mov dword [rcx+4], ...
+  emit.u32(word.high());
+}
+
+// Logs its word and goes to `next`, or out of the cache if that is
 // null or the log is full. The program's rcx is in TlsBlock::rcx when it goes out. Returns the
 // rel32 that leads to `next`.
-inline uint8_t* emit_logged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t number,
-                                 uint32_t units, const uint8_t* logged_stub, const uint8_t* next) {
+inline uint8_t* emit_logged_exit(Emitter& emit, const TlsOffsets& tls, LogWord word,
+                                 const uint8_t* logged_stub, const uint8_t* next) {
   emit.fs_store(tls.rcx, Reg::kRcx);
   emit.fs_load(Reg::kRcx, tls.log);
-  emit.code(0x48, 0xc7, 0x01);  // mov qword [rcx], number
-  emit.u32(number);
-  emit.code(0x48, 0x8d, 0x49, units * 8);  // lea rcx, [rcx+...]
+  emit_log_word(emit, word);
+  emit.code(0x48, 0x8d, 0x49, word.units() * 8);  // lea rcx, [rcx+...]
   emit.fs_store(tls.log, Reg::kRcx);
   emit.code(0x0f, 0xb6, 0xcd);         // movzx ecx, ch
   uint8_t* full = emit.code(0xe3, 0);  // jrcxz out
@@ -63,7 +71,7 @@ inline uint8_t* emit_logged_exit(Emitter& emit, const TlsOffsets& tls, uint32_t 
   emit.code(0xe9);  // jmp next
   uint8_t* field = emit.rel32_later();
   uint8_t* out = emit.here();
-  emit.fs_store32(tls.target, exit_token(number, true));
+  emit.fs_store32(tls.target, exit_token(word.number(), true));
   emit.jump(logged_stub);
   if (emit.overflowed()) return nullptr;
   full[1] = static_cast<uint8_t>(out - (full + 2));

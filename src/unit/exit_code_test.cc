@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kCodeBytes = 4096;
 constexpr uint64_t kRcx = 0x1122334455667788;
 constexpr uint32_t kNumber = 0x12345;
+constexpr LogWord kWord(kNumber, Passage{0, 0, Passage::kDirect, 1, 0, 0, false, 0, 0});
 
 struct Result {
   uint64_t rcx;    // as the code that was reached sees it
@@ -69,11 +70,11 @@ TEST_F(ExitCode, LoggedExitLogsAndGoesOn) {
   const uint8_t* next = destination(1);
   const uint8_t* stub = destination(2);
   const uint8_t* function = entry();
-  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, 1, stub, next), nullptr);
+  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kWord, stub, next), nullptr);
   const LogEntry* log = log_with_room(2);
   const Result result = run(function);
   EXPECT_EQ(tls_block.resume, 1u);
-  EXPECT_EQ(*log, kNumber);
+  EXPECT_EQ(*log, uint64_t{kWord.high()} << 32 | kWord.low());
   EXPECT_EQ(tls_block.log, log_end_ - sizeof(LogEntry));
   EXPECT_EQ(result.rcx, kRcx);
   EXPECT_EQ(result.carry, ~uint64_t{0});
@@ -83,11 +84,11 @@ TEST_F(ExitCode, LoggedExitLeavesWhenTheLogIsFull) {
   const uint8_t* next = destination(1);
   const uint8_t* stub = destination(2);
   const uint8_t* function = entry();
-  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, 1, stub, next), nullptr);
+  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kWord, stub, next), nullptr);
   const LogEntry* log = log_with_room(1);
   const Result result = run(function);
   EXPECT_EQ(tls_block.resume, 2u);
-  EXPECT_EQ(*log, kNumber);
+  EXPECT_EQ(*log, uint64_t{kWord.high()} << 32 | kWord.low());
   EXPECT_EQ(tls_block.rcx, kRcx);  // for the stub to restore
   EXPECT_EQ(result.carry, ~uint64_t{0});
   EXPECT_EQ(static_cast<uint32_t>(tls_block.target), exit_token(kNumber, true));
@@ -98,7 +99,7 @@ TEST_F(ExitCode, FullIsSeenBehindTheEnd) {
   const uint8_t* next = destination(1);
   const uint8_t* stub = destination(2);
   const uint8_t* function = entry();
-  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kNumber, 1, stub, next), nullptr);
+  ASSERT_NE(emit_logged_exit(emit_, tls_offsets(), kWord, stub, next), nullptr);
   for (size_t over = 0; over < kIndirectUnits; ++over) {
     tls_block.log = log_end_ + over * sizeof(LogEntry) - sizeof(LogEntry);
     (void)run(function);
@@ -110,7 +111,7 @@ TEST_F(ExitCode, UnchainedExitLeavesUntilItIsChained) {
   const uint8_t* next = destination(1);
   const uint8_t* stub = destination(2);
   const uint8_t* function = entry();
-  uint8_t* field = emit_logged_exit(emit_, tls_offsets(), kNumber, 1, stub, nullptr);
+  uint8_t* field = emit_logged_exit(emit_, tls_offsets(), kWord, stub, nullptr);
   ASSERT_NE(field, nullptr);
   log_with_room(8);
   (void)run(function);
@@ -152,12 +153,12 @@ TEST_F(ExitCode, NoRoomIsRememberedAndNothingWritten) {
   for (size_t room = 0; room < kMaxLoggedExitBytes; ++room) {
     bytes.fill(0xaa);
     Emitter emit(bytes.data(), bytes.data() + room);
-    const uint8_t* field = emit_logged_exit(emit, tls_offsets(), kNumber, 1, code_, nullptr);
+    const uint8_t* field = emit_logged_exit(emit, tls_offsets(), kWord, code_, nullptr);
     EXPECT_EQ(field == nullptr, emit.overflowed());
     for (size_t i = room; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], 0xaa) << room;
   }
   Emitter emit(bytes.data(), bytes.data() + bytes.size());
-  EXPECT_NE(emit_logged_exit(emit, tls_offsets(), kNumber, 1, code_, nullptr), nullptr);
+  EXPECT_NE(emit_logged_exit(emit, tls_offsets(), kWord, code_, nullptr), nullptr);
   EXPECT_LE(static_cast<size_t>(emit.here() - bytes.data()), kMaxLoggedExitBytes);
 }
 

@@ -1,9 +1,11 @@
-// Superblocks that turn out to be left early are made anew, in the direction they really take.
+// Superblocks that turn out to be left early are made anew, in the direction they really take, and
+// longer.
 //
-// The drain counts how often each exit is taken. Whenever a count becomes a power of two, from
-// kHotHits on, the superblock's conditionals are judged by the counts of its exits: one that left
-// more often than it stayed is followed the other way from now on (branch_bias.h), and a superblock
-// with such a one is replaced. Signal safe; compiled without vector registers.
+// The drain counts how often each exit is taken. Whenever a count passes a power of two, from
+// kHotHits on, the superblock's branches are judged by the counts of its exits: a conditional that
+// left more often than it stayed is followed the other way from now on (branch_bias.h), an indirect
+// branch at the end to where it leads, and a superblock with such a one is replaced. Signal safe;
+// compiled without vector registers.
 #include "unit/code_cache.h"
 
 namespace auxtrail::unit {
@@ -22,22 +24,29 @@ Block& CodeCache::block_of_exit(uint32_t number) {
   return blocks_[low];
 }
 
+// Where an exit's branch stands.
+BranchBias::Place CodeCache::place_of(const Block& block, const PassageDetails& details) const {
+  const InsnMark& branch = marks_[block.first_mark + details.insns - 1];
+  return {.first_pc = block.pc, .insns = details.insns, .pc = pc_of(block, branch)};
+}
+
 // Of an indirect exit that was taken more often than not: whether its superblock should go on where
 // that leads. With others behind it, it does so already, and had better not.
 bool CodeCache::judge_indirect(const Block& block, uint32_t number) {
   constexpr uint64_t kLeastInARow = 8;
   const PassageDetails& details = details_[number];
-  const uint64_t pc = pc_of(block, marks_[block.first_mark + details.insns - 1]);
-  const uint64_t known = bias_.target(pc);
+  const BranchBias::Place place = place_of(block, details);
+  const uint64_t known = bias_.target(place);
   if (known == BranchBias::kNone || passages_[number].hits < kHotHits) return false;
   if (number + 1 != block.first_exit + block.exit_count) {
-    bias_.set_target(pc, BranchBias::kNone);
+    bias_.set_target(place, BranchBias::kNone);
     return true;
   }
   const uint64_t target = details.seen & kTargetMask;
-  if (known != 0) return known == target;
   if (details.seen / (kTargetMask + 1) < kLeastInARow) return false;
-  bias_.set_target(pc, target);
+  if (passages_[number].via_count == kMaxVias || target == block.pc) return false;
+  if (map_.find(target) != map_.find(block.pc)) return false;
+  bias_.set_target(place, target);
   return true;
 }
 
@@ -51,10 +60,12 @@ bool CodeCache::judge(const Block& block) {
     const uint64_t left = passage.hits;
     if (passage.is_side_exit && left + stayed != 0) {
       const bool leaves_if_taken = (passage.outcomes & 1) != 0;
-      const InsnMark& conditional = marks_[block.first_mark + details_[number].insns - 1];
-      bias_.set(pc_of(block, conditional), (left > stayed) == leaves_if_taken);
+      bias_.set(place_of(block, details_[number]), (left > stayed) == leaves_if_taken);
       wrong |= left > stayed;
     }
+    // Not made to be hot yet, it ends too early.
+    wrong |= i + 1u == block.exit_count && passage.kind == Passage::kDirect &&
+             !passage.is_side_exit && block.generation == 0 && left >= kHotHits;
     const bool is_indirect = passage.kind == Passage::kIndirect || passage.kind == Passage::kReturn;
     if (is_indirect && left > stayed) {
       wrong |= judge_indirect(block, number);
@@ -70,7 +81,7 @@ void CodeCache::improve(uint32_t number) {
   if (!judge(old)) return;
   Segment* const segment = map_.find(old.pc);
   channel::Reason why;
-  Block* const fresh = segment != nullptr ? translate(*segment, old.pc, &why) : nullptr;
+  Block* const fresh = segment != nullptr ? translate(*segment, old.pc, true, &why) : nullptr;
   if (fresh == nullptr) return;
   fresh->generation = static_cast<uint8_t>(old.generation + 1);
   redirect(old, *fresh);

@@ -14,6 +14,9 @@ void shape_through();
 void shape_through_target();
 void shape_nested();
 void shape_reads_pc();
+void shape_dispatch_one();
+void shape_dispatch_other();
+void shape_endlessly_straight();
 }
 
 namespace auxtrail::unit {
@@ -123,6 +126,37 @@ TEST_F(HotCode, ASteadyIndirectJumpIsFollowedUntilItLeadsElsewhere) {
   Block* const again = get(shape_through);
   ASSERT_NE(again, followed);
   EXPECT_THAT(steps(*again), ElementsAre(0));
+}
+
+// inc (3), jmp (2), dec (3), jmp (2): one jump with two targets, of which each superblock knows
+// one.
+TEST_F(HotCode, AnIndirectJumpIsFollowedWhereItLeadsFromThisSuperblock) {
+  const auto learn = [](void (*function)(), void (*target)()) {
+    const Block* const old = get(function);
+    passage(*old, 0).hits = kHotHits;
+    details(*old, 0).seen = address(target) | uint64_t{8} << 48;
+    code_cache.improve(old->first_exit);
+    const Block* const fresh = get(function);
+    return code_cache.vias()[fresh->first_via].target;
+  };
+  EXPECT_EQ(learn(shape_dispatch_one, shape_dispatch_other), address(shape_dispatch_other));
+  EXPECT_EQ(learn(shape_dispatch_other, shape_dispatch_one), address(shape_dispatch_one));
+}
+
+// One that ends because it is long enough goes on for longer when it is hot, once.
+TEST_F(HotCode, AHotSuperblockIsLonger) {
+  const Block* const old = get(shape_endlessly_straight);
+  EXPECT_EQ(old->mark_count, Translator::kContinuous.insns);
+  passage(*old, 0).hits = kHotHits - 1;
+  code_cache.improve(old->first_exit);
+  EXPECT_EQ(get(shape_endlessly_straight), old);
+  passage(*old, 0).hits = kHotHits;
+  code_cache.improve(old->first_exit);
+  const Block* const fresh = get(shape_endlessly_straight);
+  EXPECT_EQ(fresh->mark_count, Translator::kHot.insns);
+  passage(*fresh, 0).hits = kHotHits;
+  code_cache.improve(fresh->first_exit);
+  EXPECT_EQ(get(shape_endlessly_straight), fresh);
 }
 
 // inc (3), call (5), ret (1), call (5), ret (1), test (3), je (2), ret (1), ret.

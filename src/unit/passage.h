@@ -12,7 +12,7 @@ namespace auxtrail::unit {
 // leading 1 bit, then the outcomes, the oldest highest, taken = 1.
 using Path = uint32_t;
 inline constexpr Path kEmptyPath = 1;
-inline constexpr uint32_t kMaxPathBits = 16;  // outcomes of one superblock
+inline constexpr uint32_t kMaxPathBits = 16;  // so many outcomes
 constexpr uint32_t path_count(Path path) { return static_cast<uint32_t>(31 - __builtin_clz(path)); }
 constexpr uint32_t path_outcomes(Path path) { return path ^ 1u << path_count(path); }
 
@@ -27,7 +27,7 @@ struct Via {
   bool is_return;
 };
 static_assert(sizeof(Via) == 16);
-inline constexpr uint32_t kMaxVias = 4;  // of one superblock
+inline constexpr uint32_t kMaxVias = 6;  // of one superblock
 
 // What happened from a superblock's first instruction up to one of its others.
 struct Way {
@@ -66,5 +66,48 @@ struct PassageDetails {
   uint32_t insns;  // of the program, from the superblock's first up to here
 };
 static_assert(sizeof(PassageDetails) == 40);
+
+// What is logged of a way out: its number and, of its passage, all that the drain needs each time.
+// Few passages are looked at then, which would have to come into the CPU's cache.
+class LogWord {
+ public:
+  constexpr explicit LogWord(uint64_t word) : word_(word) {}
+  constexpr LogWord(uint32_t number, const Passage& passage)
+      : word_(number |
+              (uint64_t{passage.outcomes} | uint64_t{passage.outcome_count} << kCountAt |
+               uint64_t{passage.units} << kUnitsAt | uint64_t{passage.calls} << kCallsAt |
+               uint64_t{passage.kind} << kKindAt | uint64_t{passage.via_count != 0} << kViasAt)
+                  << 32) {}
+
+  [[nodiscard]] constexpr uint32_t number() const { return static_cast<uint32_t>(word_); }
+  [[nodiscard]] constexpr uint32_t outcomes() const { return field(0, 16); }
+  [[nodiscard]] constexpr uint32_t outcome_count() const { return field(kCountAt, 5); }
+  [[nodiscard]] constexpr uint32_t units() const { return field(kUnitsAt, 5); }
+  [[nodiscard]] constexpr uint32_t calls() const { return field(kCallsAt, 2); }
+  [[nodiscard]] constexpr Passage::Kind kind() const {
+    return static_cast<Passage::Kind>(field(kKindAt, 2));
+  }
+  [[nodiscard]] constexpr bool has_vias() const { return field(kViasAt, 1) != 0; }
+  // Outcomes, and one unit of the log.
+  [[nodiscard]] constexpr bool is_plain() const { return word_ >> (32 + kCallsAt) == 0; }
+
+  // Its two halves, for translated code to write.
+  [[nodiscard]] constexpr uint32_t low() const { return static_cast<uint32_t>(word_); }
+  [[nodiscard]] constexpr uint32_t high() const { return static_cast<uint32_t>(word_ >> 32); }
+
+ private:
+  // In the upper half.
+  static constexpr uint32_t kCountAt = 16;
+  static constexpr uint32_t kUnitsAt = 21;
+  static constexpr uint32_t kCallsAt = 26;
+  static constexpr uint32_t kKindAt = 28;
+  static constexpr uint32_t kViasAt = 30;
+  static_assert(kMaxPathBits <= 16 && kMaxPendingCalls < 4);
+
+  [[nodiscard]] constexpr uint32_t field(uint32_t at, uint32_t bits) const {
+    return static_cast<uint32_t>(word_ >> (32 + at)) & ((1u << bits) - 1);
+  }
+  uint64_t word_;
+};
 
 }  // namespace auxtrail::unit

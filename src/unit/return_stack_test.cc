@@ -35,7 +35,8 @@ class Decoder {
 
 TEST(ReturnStack, EveryDecoderKnowsWhereACompressedReturnLeads) {
   std::mt19937_64 random(3);
-  ReturnStack returns{};
+  ReturnStack::Slots slots{};
+  ReturnStack returns(slots);
   Decoder libipt(false);
   Decoder perf(true);
   std::deque<uint64_t> program;  // its real stack

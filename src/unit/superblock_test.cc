@@ -155,8 +155,8 @@ TEST_F(Superblock, ReturnsFromCallsInsideAreOutcomes) {
 TEST_F(Superblock, EndsAfterSoManyInstructions) {
   Block* block = translate(shape_long);
   ASSERT_NE(block, nullptr);
-  EXPECT_EQ(steps(*block).size(), Translator::kWindowInsns);
-  EXPECT_THAT(ways(*block), ElementsAre(Way{3 * Translator::kWindowInsns, 0, Exit::kLogged}));
+  EXPECT_EQ(steps(*block).size(), Translator::kWindow.insns);
+  EXPECT_THAT(ways(*block), ElementsAre(Way{3 * Translator::kWindow.insns, 0, Exit::kLogged}));
 }
 
 TEST_F(Superblock, EndsWhenItsPathIsFull) {

@@ -76,7 +76,9 @@ struct Thread {
   SignalReturn signal_return;
 
   pt::PacketWriter writer;
-  ReturnStack returns;
+  uint32_t drains;  // of the log, so far; wraps
+  ReturnStack::Slots return_slots;
+  ReturnStack returns{return_slots};
   size_t window_limit_bytes;  // what the packets of a window may fill, its end included
   uint64_t window_branches;
 

@@ -24,11 +24,10 @@ bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
   emit_.align(16);
   start_ = emit_.here();
   if (options_.continuous) emit_.code(0x0f, 0x1f, 0x44, 0x00, 0x00);  // kEntryBytes of nop
-  pc_ = pc;
-  const uint32_t max_insns = options.continuous ? kMaxInsns : kWindowInsns;
-  const uint32_t max_outcomes = options.continuous ? kMaxPathBits : kWindowPathBits;
+  pc_ = first_pc_ = pc;
   for (;;) {
-    if (insns_ == max_insns || outcome_count_ == max_outcomes) {
+    if (insns_ == options.reach.insns || outcome_count_ == options.reach.outcomes ||
+        path_count(path_) == kMaxPathBits || constant_count_ == kMaxConstants) {
       leave(pc_, Exit::kLogged, Reason::kFull);
       break;
     }
@@ -164,6 +163,11 @@ bool Translator::copy(const Insn& insn) {
   return true;
 }
 
+// The branch at pc_, which is the superblock's instruction of that number, from 1.
+BranchBias::Place Translator::place(uint32_t insns) const {
+  return {.first_pc = first_pc_, .insns = insns, .pc = pc_};
+}
+
 // The superblock goes on where the branch most likely leads: where it went so far; if that is not
 // known, backward if it can, for loops repeat and their outcomes then share log entries; else
 // straight on.
@@ -171,7 +175,7 @@ void Translator::conditional(const Insn& insn) {
   const uint64_t taken = insn.target(pc_);
   const uint64_t following = pc_ + insn.length;
   const BranchBias::Way bias =
-      options_.continuous ? cache_.bias_.get(pc_) : BranchBias::Way::kUnknown;
+      options_.continuous ? cache_.bias_.get(place(insns_ + 1)) : BranchBias::Way::kUnknown;
   const bool likely_taken =
       bias == BranchBias::Way::kUnknown ? taken <= pc_ : bias == BranchBias::Way::kTaken;
   const bool follow_taken = likely_taken && taken >= segment_.start && taken < segment_.end;
@@ -231,8 +235,7 @@ void Translator::side_exit(uint64_t target, bool taken, uint8_t* field) {
 
 // Goes on with the code at `target` in the same superblock where that is possible.
 Translator::Step Translator::follow(uint64_t target) {
-  const uint64_t first = segment_.start + marks_[0].pc_offset;
-  if (target < segment_.start || target >= segment_.end || target == first) {
+  if (target < segment_.start || target >= segment_.end || target == first_pc_) {
     leave(target, Exit::kLogged, Reason::kFull);
     return Step::kEnded;
   }
@@ -303,7 +306,7 @@ Translator::Step Translator::indirect(const Insn& insn) {
   }
   const bool compressed = is_return && options_.compress_returns && options_.continuous;
   const uint32_t number = new_passage(path_, compressed ? Passage::kReturn : Passage::kIndirect);
-  const uint64_t target = options_.continuous ? cache_.bias_.target(pc_) : 0;
+  const uint64_t target = options_.continuous ? cache_.bias_.target(place(insns_)) : 0;
   if (is_likely(target)) return follow_indirect(insn, target, number);
   log_indirect(number, Saved::kRax);
   return Step::kEnded;
@@ -311,8 +314,7 @@ Translator::Step Translator::indirect(const Insn& insn) {
 
 // Whether a superblock may go on at the target of an indirect branch.
 bool Translator::is_likely(uint64_t target) const {
-  const uint64_t first = segment_.start + marks_[0].pc_offset;
-  return target > BranchBias::kNone && via_count_ != kMaxVias && target != first &&
+  return target > BranchBias::kNone && via_count_ != kMaxVias && target != first_pc_ &&
          target >= segment_.start && target < segment_.end;
 }
 
@@ -370,11 +372,10 @@ void Translator::move_stack(uint32_t bytes) {
 void Translator::log_indirect(uint32_t number, Saved saved) {
   if (saved == Saved::kRax) emit_.fs_store(tls_.rcx, Reg::kRcx);
   emit_.fs_load(Reg::kRcx, tls_.log);
-  emit_.code(0xc7, 0x01);  // mov dword [rcx], number
-  emit_.u32(number);
-  emit_.code(0x48, 0x89, 0x41, 0x08);  // mov [rcx+8], rax
-  const size_t units = room_.passages[number - room_.first].units;
-  emit_.code(0x48, 0x8d, 0x49, units * sizeof(LogEntry));  // lea rcx, [rcx+...]
+  const LogWord word(number, room_.passages[number - room_.first]);
+  emit_log_word(emit_, word);
+  emit_.code(0x48, 0x89, 0x41, 0x08);                             // mov [rcx+8], rax
+  emit_.code(0x48, 0x8d, 0x49, word.units() * sizeof(LogEntry));  // lea rcx, [rcx+...]
   emit_.fs_store(tls_.log, Reg::kRcx);
   emit_.code(0x0f, 0xb6, 0xcd);  // movzx ecx, ch
   emit_.code(0xe3, 3 + 7);       // jrcxz full
@@ -387,8 +388,8 @@ void Translator::log_indirect(uint32_t number, Saved saved) {
 // The way to another superblock (or, as kEnd, out of the window).
 void Translator::leave(uint64_t target, Exit::State state, Reason reason) {
   const uint32_t number = new_passage(path_, Passage::kDirect);
-  const uint32_t units = room_.passages[number - room_.first].units;
-  const uint8_t* field = emit_logged_exit(emit_, tls_, number, units, arena_.logged_stub, nullptr);
+  const LogWord word(number, room_.passages[number - room_.first]);
+  const uint8_t* field = emit_logged_exit(emit_, tls_, word, arena_.logged_stub, nullptr);
   room_.exits[number - room_.first] = {.target = target & kTargetMask,
                                        .reason = static_cast<uint8_t>(reason),
                                        .field = reinterpret_cast<uint64_t>(field) & kTargetMask,

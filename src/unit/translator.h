@@ -26,9 +26,16 @@ namespace auxtrail::unit {
 
 class Translator {
  public:
-  static constexpr uint32_t kMaxInsns = 96;
-  static constexpr uint32_t kWindowInsns = 48;
-  static constexpr size_t kMaxCodeBytes = 8192;
+  // How far a superblock may go.
+  struct Reach {
+    uint32_t insns;
+    uint32_t outcomes;
+  };
+  static constexpr Reach kWindow = {48, kWindowPathBits};
+  static constexpr Reach kContinuous = {96, kMaxPathBits};
+  static constexpr Reach kHot = {256, 40};  // made anew (hot_code.cc)
+  static constexpr uint32_t kMaxInsns = kHot.insns;
+  static constexpr size_t kMaxCodeBytes = 16384;
   static constexpr uint64_t kHashSeed = 0xcbf29ce484222325;
 
   // Adds one instruction of at most 15 bytes to a hash.
@@ -42,7 +49,7 @@ class Translator {
   }
 
   // Room for the exits of a superblock, numbered from `first` on.
-  static constexpr uint32_t kMaxExits = kMaxPathBits + kMaxVias + 1;
+  static constexpr uint32_t kMaxExits = kHot.outcomes + kMaxVias + 1;
   struct ExitRoom {
     Exit* exits;
     Passage* passages;
@@ -61,6 +68,7 @@ class Translator {
     // Returns to where a decoder expects them become outcomes: in a window those from calls of the
     // same superblock, in continuous trace all.
     bool compress_returns = false;
+    Reach reach = kWindow;
   };
   // Fills `block` (all but first_mark). False if not even the first instruction can be translated.
   bool translate(uint64_t pc, Block* block, const Options& options);
@@ -100,6 +108,7 @@ class Translator {
   bool load_target(const isa::Insn& insn);
   Step indirect(const isa::Insn& insn);
   Step paired_return(const isa::Insn& insn);
+  [[nodiscard]] BranchBias::Place place(uint32_t insns) const;
   [[nodiscard]] bool is_likely(uint64_t target) const;
   Step follow_indirect(const isa::Insn& insn, uint64_t target, uint32_t number);
   void check_target(uint64_t expected);
@@ -119,6 +128,7 @@ class Translator {
   Emitter emit_;
   uint8_t* start_ = nullptr;
   uint64_t pc_ = 0;
+  uint64_t first_pc_ = 0;
   uint64_t hash_ = kHashSeed;
   uint64_t hash_before_mark_ = kHashSeed;
   uint32_t insns_ = 0;
@@ -132,7 +142,8 @@ class Translator {
     uint8_t* field;
     uint64_t value;
   };
-  Constant constants_[kMaxInsns];
+  static constexpr uint32_t kMaxConstants = 64;
+  Constant constants_[kMaxConstants];
   uint32_t constant_count_ = 0;
   // Where the calls of this superblock that are on their way return to, the innermost last.
   uint64_t returns_[kMaxPendingCalls];
@@ -142,7 +153,7 @@ class Translator {
     uint32_t number;
     uint32_t popped;  // from the stack, still to be done
   };
-  Miss misses_[kMaxPathBits + kMaxVias];
+  Miss misses_[kHot.outcomes + kMaxVias];
   uint32_t miss_count_ = 0;
   channel::Reason refusal_ = channel::Reason::kUntranslatable;
 };

@@ -314,8 +314,9 @@ uint64_t unit_exit(Thread* thread) {
   const uint64_t target = exit.target;
   thread->pending_pc = target;
   if (token != exit_token(number, true)) {
-    *reinterpret_cast<LogEntry*>(tls_block.log) = number;
-    tls_block.log += code_cache.passages()[number].units * sizeof(LogEntry);
+    const LogWord word(number, code_cache.passages()[number]);
+    *reinterpret_cast<LogWord*>(tls_block.log) = word;
+    tls_block.log += word.units() * sizeof(LogEntry);
   }
   const bool is_end = exit.state == Exit::kEnd;  // never changes, unlike the other states
   if (thread->samples_due != 0 && !log_is_full(tls_block.log)) (void)refill(*thread, target);

@@ -99,4 +99,18 @@ SHAPE(shape_reads_pc)
 1:      popq    %rax
         ret
 
+SHAPE(shape_dispatch_one)  // an interpreter's operations, and its one jump to the next
+        incq    %rax
+        jmp     shape_dispatch
+SHAPE(shape_dispatch_other)
+        decq    %rax
+SHAPE(shape_dispatch)
+        jmpq    *%rdx
+
+SHAPE(shape_endlessly_straight)
+        .rept   400
+        incq    %rax
+        .endr
+        ret
+
         .section .note.GNU-stack, "", @progbits
