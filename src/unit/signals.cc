@@ -154,6 +154,16 @@ void send_to_this_thread(int signal, const siginfo_t& info) {
   (void)sys::call(SYS_rt_tgsigqueueinfo, sys::getpid(), sys::gettid(), signal, sys::arg(&info));
 }
 
+// A signal that was taken too early. With it blocked natively, only one for this very thread would
+// be here now: another is the whole process's, for a thread that does not block it or waits for it.
+void send_again(int signal, const siginfo_t& info, bool is_blocked) {
+  if (is_blocked && info.si_code != SI_TKILL) {
+    (void)sys::call(SYS_rt_sigqueueinfo, sys::getpid(), signal, sys::arg(&info));
+  } else {
+    send_to_this_thread(signal, info);
+  }
+}
+
 struct EndRequest {
   ucontext_t* context;
   uint64_t pc;
@@ -216,6 +226,18 @@ bool delay_in_unit(Thread* thread, int signal, const siginfo_t& info, ucontext_t
   return true;
 }
 
+bool is_blocked_by(const Thread& program, int signal) {
+  return (program.saved_mask & signal_bit(signal)) != 0;
+}
+
+// One of the five gets through the gate's closed mask, though the program blocks it. Before the
+// call it must be pending, for the call may open the mask and be ended by it.
+void wait_in_gate(Thread& thread, int signal, const siginfo_t& info, ucontext_t& context) {
+  if (call_was_made(context)) return hold(thread, signal, info);
+  signal_mask(context) |= signal_bit(signal);  // the program's own mask is set next
+  send_again(signal, info, true);
+}
+
 // A signal arrived while the thread was in translated code or in the unit. True if it is dealt
 // with.
 bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
@@ -225,9 +247,8 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   }
   const uint64_t ip = program_register(context, REG_RIP);
   if (tls_block.state == UnitState::kSyscall && is_in_gate(context)) {
-    // The five get through the closed mask, so one that the program blocks comes here, too.
-    if (info.si_code <= 0 && (thread->saved_mask & signal_bit(signal)) != 0) {
-      hold(*thread, signal, info);
+    if (info.si_code <= 0 && gate_is_closed(context) && is_blocked_by(*thread, signal)) {
+      wait_in_gate(*thread, signal, info, context);
       return true;
     }
     leave_gate(*thread, context);
@@ -389,13 +410,7 @@ void replay_held_signals(Thread& thread, uint64_t program_mask) {
     if ((thread.held_signals & signal_bit(signal)) == 0) continue;
     siginfo_t info;
     __builtin_memcpy(&info, thread.held_info[signal - 1], sizeof info);
-    // With the signal blocked natively, only one for this very thread would be here now: another is
-    // the whole process's, for a thread that does not block it or waits for it.
-    if ((program_mask & signal_bit(signal)) != 0 && info.si_code != SI_TKILL) {
-      (void)sys::call(SYS_rt_sigqueueinfo, sys::getpid(), signal, sys::arg(&info));
-    } else {
-      send_to_this_thread(signal, info);
-    }
+    send_again(signal, info, (program_mask & signal_bit(signal)) != 0);
   }
   thread.held_signals = 0;
 }

@@ -64,6 +64,11 @@ bool call_was_made(const ucontext_t& context) {
   return program_register(context, REG_RIP) > address_of(auxtrail_gate_syscall);
 }
 
+bool gate_is_closed(const ucontext_t& context) {
+  const uint64_t ip = program_register(context, REG_RIP);
+  return ip < address_of(auxtrail_gate_open) || ip == address_of(auxtrail_gate_end);
+}
+
 uint64_t gate_position(const Thread& thread, const ucontext_t& context) {
   return call_was_made(context) ? thread.gate_next : thread.gate_next - kSyscallBytes;
 }
@@ -75,9 +80,7 @@ void leave_gate(Thread& thread, ucontext_t& context) {
   const uint64_t result = saved ? thread.gate_rax : program_register(context, REG_RAX);
   const uint64_t position = gate_position(thread, context);
   // The five arrive while the mask is closed, too; the frame has the closed one then.
-  const uint64_t ip = program_register(context, REG_RIP);
-  const bool closed = ip < address_of(auxtrail_gate_open) || ip == address_of(auxtrail_gate_end);
-  if (closed) signal_mask(context) = thread.saved_mask;
+  if (gate_is_closed(context)) signal_mask(context) = thread.saved_mask;
   copy_program_registers(thread, context);
   registers[REG_RIP] = static_cast<greg_t>(position);
   if (made) {

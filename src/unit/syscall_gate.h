@@ -43,6 +43,8 @@ namespace auxtrail::unit {
 [[nodiscard]] bool is_program_call(const ucontext_t& context);
 // Whether the system call was made, of a thread in the gate.
 [[nodiscard]] bool call_was_made(const ucontext_t& context);
+// Whether only the five may arrive there: the mask is not the program's yet, or no more.
+[[nodiscard]] bool gate_is_closed(const ucontext_t& context);
 // The program's position in the gate: at its call, or behind it.
 [[nodiscard]] uint64_t gate_position(const Thread& thread, const ucontext_t& context);
 

@@ -38,8 +38,8 @@ void TakeByWait() {
   CHECK(sigtimedwait(&wanted, &info, &short_time) == -1 && errno == EAGAIN);
 }
 
-void TakeByPpoll(const sigset_t* none) {
-  Send(SIGUSR2);
+void TakeByPpoll(int signal, const sigset_t* none) {
+  Send(signal);
   const int before = g_handled;
   CHECK(ppoll(nullptr, 0, nullptr, none) == -1 && errno == EINTR);
   CHECK(g_handled == before + 1);
@@ -47,8 +47,8 @@ void TakeByPpoll(const sigset_t* none) {
   CHECK(ppoll(nullptr, 0, &short_time, none) == 0);
 }
 
-void TakeBySuspend(const sigset_t* none) {
-  Send(SIGUSR2);
+void TakeBySuspend(int signal, const sigset_t* none) {
+  Send(signal);
   const int before = g_handled;
   CHECK(sigsuspend(none) == -1 && errno == EINTR);
   CHECK(g_handled == before + 1);
@@ -71,6 +71,7 @@ int main() {
   struct sigaction action {};
   action.sa_handler = Handler;
   CHECK(sigaction(SIGUSR2, &action, nullptr) == 0);
+  CHECK(sigaction(SIGFPE, &action, nullptr) == 0);
   CHECK(sigprocmask(SIG_SETMASK, &all, nullptr) == 0);
   const int fd = signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
   CHECK(fd >= 0);
@@ -79,8 +80,10 @@ int main() {
     sum += check::Burn(i, 500000);
     CheckAllBlocked();
     TakeByWait();
-    TakeByPpoll(&none);
-    TakeBySuspend(&none);
+    for (const int signal : {SIGUSR2, SIGFPE}) {
+      TakeByPpoll(signal, &none);
+      TakeBySuspend(signal, &none);
+    }
     TakeBySignalfd(fd);
     CheckAllBlocked();
   }
