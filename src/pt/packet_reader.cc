@@ -369,10 +369,14 @@ bool PacketReader::sync_forward() {
   constexpr std::array<uint8_t, kPsbBytes> kPsb = {0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
                                                    0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82};
   const auto rest = trace_.subspan(std::min(offset_, trace_.size()));
-  const auto found =
-      std::search(rest.begin(), rest.end(), kPsb.begin(), kPsb.end(),
-                  [](std::byte have, uint8_t want) { return have == std::byte{want}; });
+  auto found = std::search(rest.begin(), rest.end(), kPsb.begin(), kPsb.end(),
+                           [](std::byte have, uint8_t want) { return have == std::byte{want}; });
   if (found == rest.end()) return false;
+  // The payload before a PSB may end like one: it is the last eight pairs.
+  const auto is_pair = [&](auto at) {
+    return rest.end() - at >= 2 && at[0] == std::byte{kPsb[0]} && at[1] == std::byte{kPsb[1]};
+  };
+  while (is_pair(found + kPsbBytes)) found += 2;
   seek(offset_ + static_cast<size_t>(found - rest.begin()));
   return true;
 }

@@ -482,5 +482,19 @@ TEST(PacketReaderTest, SyncsOnThePsbBehindGarbage) {
   EXPECT_EQ(reader.offset(), 5);
 }
 
+// A TIP to an address that ends like a PSB does, then a PSB.
+TEST(PacketReaderTest, SyncsOnThePsbBehindAPayloadLikeIt) {
+  auto trace = bytes_of({0x2d, 0x02, 0x82});
+  for (int i = 0; i < 8; ++i) {
+    trace.push_back(std::byte{0x02});
+    trace.push_back(std::byte{0x82});
+  }
+  trace.push_back(std::byte{0x02});  // PSBEND
+  trace.push_back(std::byte{0x23});
+  PacketReader reader(trace);
+  ASSERT_TRUE(reader.sync_forward());
+  EXPECT_EQ(reader.offset(), 3);
+}
+
 }  // namespace
 }  // namespace auxtrail::pt

@@ -15,7 +15,8 @@ namespace auxtrail::pt {
 
 class PacketWriter {
  public:
-  static constexpr size_t kMaxHeaderBytes = 16 + 8 + 4 + 2 + 2 + 9;  // what begin() writes
+  static constexpr size_t kMaxHeaderBytes =
+      1 + 16 + 8 + 4 + 2 + 2 + 9;  // what begin() or psb_plus() writes
   static constexpr size_t kMaxEndBytes =
       9 + 8 + 1;                             // pending TNT bits, FUP, TIP.PGD: what end() writes
   static constexpr size_t kMaxTipBytes = 7;  // IPBytes 3 (48 bits, sign extended) or fewer
@@ -35,6 +36,7 @@ class PacketWriter {
     for (int i = 0; i < 8; ++i) put16(0x8202);
     last_ip_ = 0;
   }
+  void pad() { *at_++ = 0x00; }
   void psbend() { put16(0x2302); }
   void tsc(uint64_t value) { put64(0x19 | value << 8); }  // 7 payload bytes
   void cbr(uint8_t ratio) { put32(0x0302u | static_cast<uint32_t>(ratio) << 16); }
@@ -71,6 +73,8 @@ class PacketWriter {
   // A PSB+ within a trace, which goes on at `ip`.
   void psb_plus(uint64_t ip, uint64_t tsc_value) {
     flush_tnt();
+    // An IP before may end like a PSB, and decoders that look for one would find it too early.
+    pad();
     psb();
     tsc(tsc_value);
     cbr(kNominalRatio);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <random>
+#include <memory>
 #include <vector>
 
 namespace auxtrail::pt {
@@ -48,6 +49,26 @@ uint64_t expand(const pt_packet_ip& packet, uint64_t last) {
       ADD_FAILURE() << "unexpected compression " << packet.ipc;
       return 0;
   }
+}
+
+// What looks for a PSB finds it where it is, whatever address comes before it.
+TEST(PacketWriter, APsbIsFoundBehindAnIpThatEndsLikeIt) {
+  std::vector<uint8_t> bytes(256);
+  PacketWriter writer(bytes.data());
+  writer.tip(0x7f0012348202);
+  writer.psb_plus(0x7f0012345680, 1);
+  pt_config config;
+  pt_config_init(&config);
+  config.begin = bytes.data();
+  config.end = bytes.data() + writer.size_bytes();
+  const std::unique_ptr<pt_packet_decoder, decltype(&pt_pkt_free_decoder)> decoder(
+      pt_pkt_alloc_decoder(&config), &pt_pkt_free_decoder);
+  ASSERT_EQ(pt_pkt_sync_forward(decoder.get()), 0);
+  pt_packet packet;
+  ASSERT_GT(pt_pkt_next(decoder.get(), &packet, sizeof packet), 0);
+  EXPECT_EQ(packet.type, ppt_psb);
+  ASSERT_GT(pt_pkt_next(decoder.get(), &packet, sizeof packet), 0);
+  EXPECT_EQ(packet.type, ppt_tsc);
 }
 
 TEST(PacketWriter, WindowHeaderAndEndAreWhatADecoderExpects) {
