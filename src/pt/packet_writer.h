@@ -60,6 +60,14 @@ class PacketWriter {
     pending_ = kNoOutcomes;
   }
 
+  // Packets made before, up to eight bytes of them. The last one is a TIP to `ip`; no outcomes
+  // wait.
+  void packets(uint64_t bytes, size_t count, uint64_t ip) {
+    put_at(bytes);
+    at_ += count;
+    last_ip_ = ip;
+  }
+
   // The packets that make a window decodable on its own: a PSB+ that says "tracing is off", then
   // TIP.PGE at the window's first instruction.
   void begin(uint64_t start_ip, uint64_t tsc_value) {

@@ -37,6 +37,7 @@ inline void note_exit(Thread& thread, LogWord word, uint64_t target, uint32_t we
 
 // What led to a return or another indirect branch within a superblock, and that.
 inline void write_via(pt::PacketWriter& writer, ReturnStack& returns, const Via& via) {
+  if (via.packet_bytes != 0) return writer.packets(via.packets, via.packet_bytes, via.target);
   writer.tnt(via.outcomes, via.outcome_count);
   if (via.is_return && returns.pop(via.target)) return writer.tnt(1, 1);
   writer.flush_tnt();

@@ -16,6 +16,9 @@ void shape_loop();
 void shape_hot();
 void shape_through();
 void shape_through_target();
+void shape_chain();
+void shape_chain_middle();
+void shape_chain_end();
 }
 
 namespace auxtrail::unit {
@@ -123,6 +126,41 @@ TEST_F(BranchLog, AReturnIsAnOutcomeIfTheCallIsKnown) {
   take(*block, end, 0x1000);
   drain_all();
   EXPECT_EQ(read(), "NTNI");  // je, the return; je, the return whose call nobody knows
+}
+
+// Of TIPs behind others in a superblock, the packets are made once: the same as the writer makes.
+TEST_F(BranchLog, PacketsWithinSuperblocksAreTheWriters) {
+  const auto follow_last_exit = [](void (*target)()) {
+    const Block* const block = get(shape_chain);
+    const uint32_t last = block->first_exit + block->exit_count - 1;
+    code_cache.passages()[last].hits = kHotHits;
+    code_cache.passage_details()[last].seen = reinterpret_cast<uint64_t>(target) | uint64_t{8}
+                                                                                       << 48;
+    code_cache.improve(last);
+  };
+  follow_last_exit(shape_chain_middle);
+  follow_last_exit(shape_chain_end);
+  const Block* const block = get(shape_chain);
+  const uint32_t end = block->exit_count - 1;
+  const Passage& passage = code_cache.passages()[block->first_exit + end];
+  ASSERT_EQ(passage.via_count, 2);
+  EXPECT_NE(code_cache.vias()[passage.first_via + 1].packet_bytes, 0);
+  thread_->writer.tnt(1, 1);
+  take(*block, end, 0x1000);
+  drain_all();
+
+  std::vector<uint8_t> expected(256);
+  pt::PacketWriter writer(expected.data());
+  writer.tnt(1, 1);
+  writer.flush_tnt();
+  writer.tip(reinterpret_cast<uint64_t>(&shape_chain_middle));
+  writer.tnt(0, 1);
+  writer.flush_tnt();
+  writer.tip(reinterpret_cast<uint64_t>(&shape_chain_end));
+  writer.tip(0x1000);
+  expected.resize(writer.size_bytes());
+  packets_.resize(thread_->writer.size_bytes());
+  EXPECT_EQ(packets_, expected);
 }
 
 // However many TIPs superblocks hold, and if none of them ends with one.

@@ -22,11 +22,14 @@ inline constexpr uint32_t kMaxPendingCalls = 3;
 // An indirect branch in the middle of a superblock that led where it usually does.
 struct Via {
   uint64_t target;
+  // Behind another via that is a TIP, nothing of the packets is left to the run: these bytes.
+  uint64_t packets;
   uint16_t outcomes;  // since the superblock's first instruction or the via before
   uint8_t outcome_count;
-  bool is_return;
+  bool is_return;        // may be compressed
+  uint8_t packet_bytes;  // 0: what came before decides
 };
-static_assert(sizeof(Via) == 16);
+static_assert(sizeof(Via) == 24);
 inline constexpr uint32_t kMaxVias = 6;  // of one superblock
 
 // What happened from a superblock's first instruction up to one of its others.

@@ -1,6 +1,7 @@
 // See translator.h. Signal safe; compiled without vector registers.
 #include "unit/translator.h"
 
+#include "pt/packet_writer.h"
 #include "unit/rseq.h"
 
 namespace auxtrail::unit {
@@ -325,13 +326,33 @@ Translator::Step Translator::follow_indirect(const Insn& insn, uint64_t target, 
   misses_[miss_count_++] = {emit_.rel32_later(), number, 0};
   emit_.fs_load(Reg::kRax, tls_.rax);
   emit_.fs_load(Reg::kRcx, tls_.rcx);
-  room_.vias[via_count_++] = {
-      .target = target,
-      .outcomes = static_cast<uint16_t>(path_outcomes(path_)),
-      .outcome_count = static_cast<uint8_t>(path_count(path_)),
-      .is_return = insn.cls == InsnClass::kReturn && options_.compress_returns};
+  Via& via = room_.vias[via_count_];
+  via = {.target = target,
+         .packets = 0,
+         .outcomes = static_cast<uint16_t>(path_outcomes(path_)),
+         .outcome_count = static_cast<uint8_t>(path_count(path_)),
+         .is_return = insn.cls == InsnClass::kReturn && options_.compress_returns,
+         .packet_bytes = 0};
+  if (via_count_++ != 0) make_packets(room_.vias[via_count_ - 2], &via);
   path_ = kEmptyPath;
   return follow(target);
+}
+
+// The packets of a via behind another one, if these are always the same.
+void Translator::make_packets(const Via& before, Via* via) {
+  if (before.is_return || via->is_return) return;
+  uint8_t buffer[2 * pt::PacketWriter::kMaxTipBytes + kMaxPathBits / 6 + 1 +
+                 pt::PacketWriter::kSlackBytes];
+  pt::PacketWriter writer(buffer);
+  writer.tip(before.target);
+  const uint8_t* const start = writer.position();
+  writer.tnt(via->outcomes, via->outcome_count);
+  writer.flush_tnt();
+  writer.tip(via->target);
+  const auto bytes = static_cast<size_t>(writer.position() - start);
+  if (bytes > sizeof via->packets) return;
+  __builtin_memcpy(&via->packets, start, bytes);
+  via->packet_bytes = static_cast<uint8_t>(bytes);
 }
 
 // jrcxz hit; jmp miss; hit: the rel32 of the miss comes next. The target is in rax.

@@ -111,6 +111,7 @@ class Translator {
   [[nodiscard]] BranchBias::Place place(uint32_t insns) const;
   [[nodiscard]] bool is_likely(uint64_t target) const;
   Step follow_indirect(const isa::Insn& insn, uint64_t target, uint32_t number);
+  static void make_packets(const Via& before, Via* via);
   void check_target(uint64_t expected);
   void move_stack(uint32_t bytes);
   enum class Saved : uint8_t { kRax, kRaxAndRcx };

@@ -107,6 +107,15 @@ SHAPE(shape_dispatch_other)
 SHAPE(shape_dispatch)
         jmpq    *%rdx
 
+SHAPE(shape_chain)  # two indirect jumps, a conditional between them
+        jmpq    *%rax
+SHAPE(shape_chain_middle)
+        testq   %rdi, %rdi
+        je      shape_chain_end
+        jmpq    *%rdx
+SHAPE(shape_chain_end)
+        ret
+
 SHAPE(shape_endlessly_straight)
         .rept   400
         incq    %rax
