@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "event/group.h"
 #include "event/software_pmu.h"
 
 namespace auxtrail::event {
@@ -28,17 +29,24 @@ int ThreadContext::open_events(const ThreadConfig& config) {
       error != 0) {
     return error;
   }
-  int error = open_sampler(*config.sampler, config.sampler_id);
+  int error = open_sampler(*config.sampler, config.sampler_id, config.sampler_group);
   for (size_t i = 0; i < config.more_sampler_count && error == 0; ++i) {
-    error = open_sampler(*config.more_samplers[i].attr, config.more_samplers[i].id);
+    const ThreadConfig::Sampler& more = config.more_samplers[i];
+    error = open_sampler(*more.attr, more.id, more.group);
   }
   return error;
 }
 
-int ThreadContext::open_sampler(const perf_event_attr& attr, uint64_t id) {
+int ThreadContext::open_sampler(const perf_event_attr& attr, uint64_t id, uint32_t group) {
   if (!sample_type_supported(attr)) return EOPNOTSUPP;
   Event& sampler = samplers_[sampler_count_];
   if (const int error = sampler.init(attr, id, kSoftwareTrigger, nullptr); error != 0) return error;
+  groups_[sampler_count_] = group;
+  for (size_t i = 0; i < sampler_count_ && group != 0; ++i) {
+    if (groups_[i] != group) continue;
+    join_group(samplers_[i], sampler);
+    break;
+  }
   ++sampler_count_;
   return need_aux_event(sampler) ? to_errno(get_aux_event(sampler, &leader_)) : 0;
 }

@@ -32,10 +32,13 @@ struct ThreadConfig {
   const perf_event_attr* sampler = nullptr;
   uint64_t leader_id = 0;
   uint64_t sampler_id = 0;
-  // More samplers of the same leader, numbered from 1 on; their attributes and ids.
+  uint32_t sampler_group = 0;
+  // More samplers of the same leader, numbered from 1 on; their attributes, ids and groups. Those
+  // of one group, if it is not 0, read each other's counts (PERF_FORMAT_GROUP); its first leads.
   struct Sampler {
     const perf_event_attr* attr = nullptr;
     uint64_t id = 0;
+    uint32_t group = 0;
   };
   const Sampler* more_samplers = nullptr;
   size_t more_sampler_count = 0;    // at most ThreadContext::kMaxSamplers - 1
@@ -83,7 +86,10 @@ class ThreadContext {
   // Delivers one sample of the sampler with that number. Async-signal-safe; see the head comment.
   OverflowResult overflow(const SampleRegs& regs, size_t sampler = 0);
 
-  static constexpr size_t kMaxSamplers = 8;
+  static constexpr size_t kMaxSamplers = 32;
+
+  // What a sampler has counted, for PERF_SAMPLE_READ.
+  void set_count(size_t sampler, uint64_t count) { samplers_[sampler].count = count; }
 
   [[nodiscard]] bool active() const { return samplers_[0].state == EventState::kActive; }
   [[nodiscard]] AuxArea& aux() { return aux_; }
@@ -95,11 +101,12 @@ class ThreadContext {
 
  private:
   int open_events(const ThreadConfig& config);
-  int open_sampler(const perf_event_attr& attr, uint64_t id);
+  int open_sampler(const perf_event_attr& attr, uint64_t id, uint32_t group);
   int attach_memory(const ThreadConfig& config);
 
   Event leader_;
   Event samplers_[kMaxSamplers];
+  uint32_t groups_[kMaxSamplers] = {};
   size_t sampler_count_ = 0;
   DataRing ring_;
   AuxArea aux_;

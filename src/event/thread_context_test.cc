@@ -73,6 +73,29 @@ TEST_F(ThreadContextTest, OverflowDeliversTheNewestAuxBytes) {
   EXPECT_EQ(fields.bytes(4096), Bytes(packets.end() - 4096, packets.end()));
 }
 
+TEST_F(ThreadContextTest, SamplersOfAGroupReadEachOther) {
+  perf_event_attr reader = sampler_attr(kUsualSampleType & ~uint64_t{PERF_SAMPLE_AUX}, 0);
+  reader.sample_type |= PERF_SAMPLE_READ;
+  reader.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_ID;
+  config_.sampler = &reader;
+  config_.sampler_group = 7;
+  const ThreadConfig::Sampler more[] = {{&sampler_, 102, 0}, {&reader, 103, 7}};
+  config_.more_samplers = more;
+  config_.more_sampler_count = 2;
+  ThreadContext context;
+  ASSERT_EQ(context.init(config_), 0);
+  ASSERT_EQ(context.init(config_), 0);  // the group is not joined twice
+  context.set_count(0, 1000);
+  context.set_count(1, 2000);
+  context.set_count(2, 3000);
+  ASSERT_EQ(context.overflow(kRegs, 2).outcome, Outcome::kWritten);
+  const auto records = drain(reader_);
+  ASSERT_EQ(records.size(), 1u);
+  Fields fields(records[0]);
+  (void)fields.bytes(48);
+  for (const uint64_t word : {2u, 1000u, 101u, 3000u, 103u}) EXPECT_EQ(fields.u64(), word);
+}
+
 TEST_F(ThreadContextTest, DisabledAttrsAreEnabledByInit) {
   leader_.disabled = 1;
   sampler_.disabled = 1;
