@@ -217,7 +217,7 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, bool hot, channel::Re
   via_count_ += translator.via_count();
   arena->used += fresh.code_bytes;
   __atomic_store_n(&arena->blocks[arena->block_count], block_count_, __ATOMIC_RELAXED);
-  ++block_count_;
+  __atomic_store_n(&block_count_, block_count_ + 1, __ATOMIC_RELEASE);  // for block_of_exit()
   // locate() may run in another thread's fault handler: the count is what publishes the entry.
   __atomic_store_n(&arena->block_count, arena->block_count + 1, __ATOMIC_RELEASE);
   insert(fresh);

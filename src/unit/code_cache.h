@@ -32,10 +32,14 @@ struct InsnMark {
   uint16_t code_offset;
   uint8_t length : 7;   // of the program's instruction
   uint8_t spilled : 1;  // the program's rax is in TlsBlock::rax
-  uint32_t path : 24;   // the way to it from the superblock's first
-  uint32_t via_count : 8;
+  // The way to it from the superblock's first, and how many of the instructions there are branches.
+  uint32_t path : 17;
+  uint32_t via_count : 3;
+  uint32_t branches : 7;
+  uint32_t is_call : 1;           // one that decoders expect to return
+  uint32_t is_paired_return : 1;  // from such a call of the superblock
 };
-static_assert(sizeof(InsnMark) == 12);
+static_assert(sizeof(InsnMark) == 12 && kMaxPathBits < 17 && kMaxVias < 8);
 
 // An exit that was taken that often is worth a look (hot_code.cc).
 inline constexpr uint32_t kHotHits = 128;
@@ -130,9 +134,16 @@ class CodeCache {
   [[nodiscard]] uint32_t code_changes() const {
     return __atomic_load_n(&code_changes_, __ATOMIC_RELAXED);
   }
-  [[nodiscard]] static Way way_to(const Block& block, const InsnMark& mark) {
-    return {block.first_via, mark.via_count, mark.path};
+  [[nodiscard]] Way way_to(const Block& block, const InsnMark& mark) const {
+    return {block.first_via, mark.via_count, mark.path, &block,
+            static_cast<uint32_t>(&mark - marks_of(block))};
   }
+  // Of its instructions, in the order it has them; the way through it that the translator followed.
+  [[nodiscard]] const InsnMark* marks_of(const Block& block) const {
+    return marks_ + block.first_mark;
+  }
+  // The superblock of an exit that a thread took. Any thread, any time.
+  [[nodiscard]] Block& block_of_exit(uint32_t number) const;
   [[nodiscard]] uint64_t pc_of(const Block& block, const InsnMark& mark) const {
     return block.segment_start + mark.pc_offset;
   }
@@ -178,7 +189,6 @@ class CodeCache {
   [[nodiscard]] const Block* last_block(const Arena& arena, const uint8_t* code) const;
   static void drop_block(Block& block);
   Block* translate(Segment& segment, uint64_t pc, bool hot, channel::Reason* why);
-  Block& block_of_exit(uint32_t number);
   bool judge(const Block& block);
   [[nodiscard]] BranchBias::Place place_of(const Block& block, const PassageDetails& details) const;
   bool judge_indirect(const Block& block, uint32_t number);

@@ -10,9 +10,9 @@
 
 namespace auxtrail::unit {
 
-Block& CodeCache::block_of_exit(uint32_t number) {
+Block& CodeCache::block_of_exit(uint32_t number) const {
   uint32_t low = 0;
-  uint32_t high = block_count_;
+  uint32_t high = __atomic_load_n(&block_count_, __ATOMIC_ACQUIRE);
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
     if (blocks_[middle].first_exit <= number) {

@@ -170,6 +170,7 @@ TEST_F(HotCode, ExitsKnowTheCallsOnTheirWay) {
   EXPECT_EQ(details(*block, 0).returns_to[0], block->pc + 8);
   EXPECT_EQ(details(*block, 0).returns_to[1], block->pc + 14);
   EXPECT_EQ(details(*block, 0).insns, 5);
+  EXPECT_EQ(details(*block, 0).branches, 3);  // the je among them
   EXPECT_EQ(passage(*block, 1).kind, Passage::kMiss);
   EXPECT_EQ(passage(*block, 2).kind, Passage::kMiss);
   EXPECT_EQ(passage(*block, 2).outcomes, 0b01);  // je not taken, the inner return as expected
@@ -177,6 +178,7 @@ TEST_F(HotCode, ExitsKnowTheCallsOnTheirWay) {
   EXPECT_EQ(passage(*block, 3).calls, 0);
   EXPECT_EQ(passage(*block, 3).outcomes, 0b011);
   EXPECT_EQ(details(*block, 3).insns, 8);
+  EXPECT_EQ(details(*block, 3).branches, 6);
 }
 
 // A decoder does not push what such a call pushes.

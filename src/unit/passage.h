@@ -33,12 +33,15 @@ static_assert(sizeof(Via) == 24);
 inline constexpr uint32_t kMaxVias = 6;  // of one superblock
 
 // What happened from a superblock's first instruction up to one of its others.
+struct Block;
 struct Way {
   uint32_t first_via;
   uint32_t via_count;
-  Path path;  // behind the last of these
+  Path path;           // behind the last of these
+  const Block* block;  // the superblock; null: it was not entered
+  uint32_t insns;      // of the program that were executed in it
 };
-inline constexpr Way kEmptyWay{0, 0, kEmptyPath};
+inline constexpr Way kEmptyWay{0, 0, kEmptyPath, nullptr, 0};
 
 // Of a way out, what is needed each time it is taken. Small, for a program has thousands that are
 // in use at once.
@@ -66,7 +69,8 @@ struct PassageDetails {
   uint64_t returns_to[kMaxPendingCalls];  // Passage::calls of them, the outermost first
   // Where an indirect one led last: the target, and above its 48 bits how often in a row.
   uint64_t seen;
-  uint32_t insns;  // of the program, from the superblock's first up to here
+  uint32_t insns;     // of the program, from the superblock's first up to here
+  uint32_t branches;  // of these
 };
 static_assert(sizeof(PassageDetails) == 40);
 

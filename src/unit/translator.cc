@@ -10,6 +10,25 @@ using channel::Reason;
 using isa::Insn;
 using isa::InsnClass;
 
+namespace {
+
+bool is_branch(InsnClass cls) {
+  switch (cls) {
+    case InsnClass::kCondJump:
+    case InsnClass::kLoop:
+    case InsnClass::kJump:
+    case InsnClass::kCall:
+    case InsnClass::kJumpIndirect:
+    case InsnClass::kCallIndirect:
+    case InsnClass::kReturn:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 Translator::Translator(CodeCache& cache, const Segment& segment, CodeCache::Arena& arena,
                        InsnMark* marks, ExitRoom room)
     : cache_(cache),
@@ -120,13 +139,18 @@ void Translator::mark(const Insn& insn, bool spilled) {
                       .code_offset = static_cast<uint16_t>(emit_.here() - start_),
                       .length = static_cast<uint8_t>(insn.length & 0x7f),
                       .spilled = spilled,
-                      .path = path_ & 0xffffff,
-                      .via_count = static_cast<uint8_t>(via_count_)};
+                      .path = path_ & 0x1ffff,
+                      .via_count = via_count_ & 7,
+                      .branches = branches_ & 0x1ff,
+                      .is_call = 0,
+                      .is_paired_return = 0};
+  if (is_branch(insn.cls)) ++branches_;
   hash_ = hash_insn(hash_, reinterpret_cast<const uint8_t*>(pc_), insn.length);
 }
 
 void Translator::unmark() {
   --insns_;
+  branches_ = marks_[insns_].branches;
   hash_ = hash_before_mark_;
 }
 
@@ -217,6 +241,7 @@ uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
     PassageDetails& details = room_.details[exit_count_];
     details.seen = 0;
     details.insns = insns_;
+    details.branches = branches_;
     for (uint32_t i = 0; i < return_count_; ++i) details.returns_to[i] = returns_[i];
   }
   return room_.first + exit_count_++;
@@ -249,6 +274,12 @@ void Translator::push_return_address(uint64_t address) {
   constants_[constant_count_++] = {emit_.rel32_later(), address};
 }
 
+// The call just marked will return there.
+void Translator::expect_return(uint64_t address) {
+  marks_[insns_ - 1].is_call = 1;
+  returns_[return_count_++] = address;
+}
+
 // Ends the superblock before a call that is one too many.
 bool Translator::too_many_calls() {
   if (return_count_ != kMaxPendingCalls) return false;
@@ -264,7 +295,7 @@ Translator::Step Translator::call(const Insn& insn) {
   if (counts && too_many_calls()) return Step::kEnded;
   mark(insn, false);
   push_return_address(following);
-  if (counts) returns_[return_count_++] = following;
+  if (counts) expect_return(following);
   return follow(target);
 }
 
@@ -303,7 +334,7 @@ Translator::Step Translator::indirect(const Insn& insn) {
   }
   if (insn.cls == InsnClass::kCallIndirect) {
     push_return_address(pc_ + insn.length);
-    if (options_.compress_returns) returns_[return_count_++] = pc_ + insn.length;
+    if (options_.compress_returns) expect_return(pc_ + insn.length);
   }
   const bool compressed = is_return && options_.compress_returns && options_.continuous;
   const uint32_t number = new_passage(path_, compressed ? Passage::kReturn : Passage::kIndirect);
@@ -369,6 +400,7 @@ Translator::Step Translator::paired_return(const Insn& insn) {
   const uint64_t expected = returns_[return_count_ - 1];
   const auto popped = static_cast<uint32_t>(sizeof expected) + insn.return_pop;
   mark(insn, true);
+  marks_[insns_ - 1].is_paired_return = 1;
   emit_.fs_store(tls_.rax, Reg::kRax);
   emit_.code(0x48, 0x8b, 0x04, 0x24);  // mov rax, [rsp]
   emit_.fs_store(tls_.rcx, Reg::kRcx);

@@ -35,6 +35,7 @@ class Translator {
   static constexpr Reach kContinuous = {96, kMaxPathBits};
   static constexpr Reach kHot = {256, 40};  // made anew (hot_code.cc)
   static constexpr uint32_t kMaxInsns = kHot.insns;
+  static_assert(kMaxInsns < 1 << 9);  // InsnMark::branches
   static constexpr size_t kMaxCodeBytes = 16384;
   static constexpr uint64_t kHashSeed = 0xcbf29ce484222325;
 
@@ -103,6 +104,7 @@ class Translator {
   void loop(const isa::Insn& insn);
   Step follow(uint64_t target);
   void push_return_address(uint64_t address);
+  void expect_return(uint64_t address);
   bool too_many_calls();
   Step call(const isa::Insn& insn);
   bool load_target(const isa::Insn& insn);
@@ -133,6 +135,7 @@ class Translator {
   uint64_t hash_ = kHashSeed;
   uint64_t hash_before_mark_ = kHashSeed;
   uint32_t insns_ = 0;
+  uint32_t branches_ = 0;  // of these
   Options options_;
   Path path_ = kEmptyPath;
   ExitRoom room_;
