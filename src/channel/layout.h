@@ -33,7 +33,7 @@
 namespace auxtrail::channel {
 
 inline constexpr uint32_t kMagic = 0x4c585541;  // "AUXL"
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHeaderBytes = kPageBytes;
 inline constexpr uint32_t kSlotCount = 64;
@@ -100,9 +100,16 @@ struct Sampler {
   // The sampler as the engine sees it: sample_type, aux_sample_size, period or freq.
   perf_event_attr attr{};
   uint64_t id = 0;  // PERF_SAMPLE_IDENTIFIER of the samples
-  enum Kind : uint64_t { kKernelEvent, kFatalSignal } kind = kKernelEvent;
+  enum Kind : uint32_t {
+    kKernelEvent,
+    kFatalSignal,
+    kBranches,  // the unit counts them itself; with a period of 0 they are only read
+    kInstructions,
+    kNone,  // it never overflows: a clock that is only read, or an event of another process
+  } kind = kKernelEvent;
+  uint32_t group = 0;  // samplers of the same one read each other's counts; 0: of none
 };
-inline constexpr size_t kMaxSamplers = 8;
+inline constexpr size_t kMaxSamplers = 32;
 
 enum class TraceMode : uint32_t {
   kSample,    // AUX samples
@@ -153,6 +160,12 @@ struct Counters {
   std::atomic<uint64_t> lost_samples{0};  // samples that found no room
   std::atomic<uint64_t> aux_bytes{0};     // AUX bytes in written samples
   std::atomic<uint64_t> branches{0};      // branches logged in windows, conditional and indirect
+  // Where the unit counts: all instructions and branches so far, how often the thread left for
+  // native code, and its CPU time there, which is not counted.
+  std::atomic<uint64_t> counted_insns{0};
+  std::atomic<uint64_t> counted_branches{0};
+  std::atomic<uint64_t> native_gaps{0};
+  std::atomic<uint64_t> native_ns{0};
   std::atomic<uint64_t> blocks_translated{0};
   std::atomic<uint64_t> window_ns{0};              // time spent in windows and handlers
   std::atomic<uint64_t> ended_by[kReasonCount]{};  // windows by the reason of their end

@@ -103,6 +103,7 @@ void Collector::finish(const std::vector<std::string>& recorder_command_line) {
   summary_.file_bytes = writer_.file_bytes();
   summary_.file_complete = !failure_;
   summary_.event_name = plan_.event_name;
+  summary_.counted_name = plan_.counted_name;
   summary_.continuous = plan_.config.continuous != 0;
   if (kernel_side_band_) summary_.coverage = census_.coverage(plan_.config.inherit_children == 0);
 }

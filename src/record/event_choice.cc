@@ -237,6 +237,7 @@ class Chooser {
       attr.read_format = PERF_FORMAT_ID;
       if (size == 1) continue;
       attr.read_format |= PERF_FORMAT_GROUP;
+      member.sampler.read_group = static_cast<uint32_t>(group) + 1;
       attr.inherit = 0;  // the kernel refuses both together
       if (&member == &*reader || member.event.rate) continue;
       member.sampler.counts_only = true;

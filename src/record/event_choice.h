@@ -59,6 +59,7 @@ struct Sampler {
   bool in_kernel = false;    // it overflows inside the kernel
   bool grouped = false;      // a member of the AUX leader's group
   bool counts_only = false;  // :S of another member: it is read, and takes no samples
+  uint32_t read_group = 0;   // with :S: members of the same number read each other; 0: it is alone
   std::string filter;        // of a tracepoint
 };
 

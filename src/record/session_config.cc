@@ -49,7 +49,7 @@ perf_event_attr leader_attr(const AuxLeader& leader) {
 perf_event_attr sampler_attr(const Sampler& sampler) {
   perf_event_attr attr = sampler.attr;
   set_common(attr);
-  attr.sample_type = kSamplerSampleType;
+  attr.sample_type |= kSamplerSampleType;  // besides PERF_SAMPLE_READ
   if (attr.aux_sample_size == 0) attr.sample_type &= ~uint64_t{PERF_SAMPLE_AUX};
   return attr;
 }
@@ -59,6 +59,8 @@ perf_event_attr trigger_attr(const Sampler& sampler) {
   perf_event_attr attr = sampler.attr;
   attr.size = sizeof(attr);
   attr.aux_sample_size = 0;
+  attr.sample_type = 0;
+  attr.read_format = 0;
   attr.sigtrap = 1;
   attr.remove_on_exec = 1;
   attr.inherit_thread = attr.inherit;
@@ -67,9 +69,11 @@ perf_event_attr trigger_attr(const Sampler& sampler) {
 }
 
 Status check_ring(const RecordOptions& options, const Sampler& sampler) {
-  const size_t record_bytes = abi::kRecordHeaderBytes +
-                              abi::sample_fixed_bytes(kSamplerSampleType) + 8 +
-                              sampler.attr.aux_sample_size;
+  const bool reads = (sampler.attr.sample_type & PERF_SAMPLE_READ) != 0;
+  const size_t record_bytes =
+      abi::kRecordHeaderBytes + abi::sample_fixed_bytes(kSamplerSampleType) + 8 +
+      sampler.attr.aux_sample_size +
+      (reads ? abi::read_bytes(sampler.attr.read_format, channel::kMaxSamplers) : 0);
   if (record_bytes >= size_t{options.data_pages} * channel::kPageBytes) {
     return fail({"size the data ring", fmt::format("-m {}", options.data_pages),
                  fmt::format("one sample takes {} bytes", record_bytes),
@@ -78,19 +82,53 @@ Status check_ring(const RecordOptions& options, const Sampler& sampler) {
   return {};
 }
 
+tl::unexpected<Error> cannot_record(const RecordOptions& options, std::string why,
+                                    std::string fix) {
+  return fail({"set up the trace unit", fmt::format("-e {}", options.event), std::move(why),
+               std::move(fix)});
+}
+
+// The unit knows what it counts itself, the thread's clocks, and how often the kernel's events
+// overflow; what these have counted in between, only the kernel knows.
+Status check_values(const RecordOptions& options, const Sampler& sampler) {
+  if (sampler.counter != Counter::kKernel || is_clock(sampler.attr)) return {};
+  if ((sampler.attr.sample_type & PERF_SAMPLE_READ) == 0) return {};
+  if (!sampler.counts_only && sampler.attr.freq == 0) return {};
+  return cannot_record(
+      options, fmt::format("the count of {} can't be read in a sample", sampler.name),
+      sampler.counts_only ? "only branches, instructions and clocks can follow in a group with :S"
+                          : "give it a period with -c or period=");
+}
+
 // What this version does not record.
 Status check_unit(const RecordOptions& options, const EventChoice& events) {
-  const auto own_counter = [](const Sampler& sampler) {
-    return sampler.counter != Counter::kKernel || sampler.counts_only;
-  };
-  if (events.samplers.size() < channel::kMaxSamplers && events.leader.filters.empty() &&
-      std::none_of(events.samplers.begin(), events.samplers.end(), own_counter)) {
-    return {};
+  if (!events.leader.filters.empty()) {
+    return cannot_record(options, "this version does not record --filter", "leave it out");
   }
-  return fail({"set up the trace unit", fmt::format("-e {}", options.event),
-               "this version does not record more than seven events, the unit's own counters, :S "
-               "groups or --filter",
-               "use events that interrupt the program"});
+  if (events.samplers.size() >= channel::kMaxSamplers) {
+    return cannot_record(options,
+                         fmt::format("more than {} events at once", channel::kMaxSamplers - 1),
+                         "name fewer");
+  }
+  for (const Sampler& sampler : events.samplers) {
+    AUXTRAIL_TRY(check_values(options, sampler));
+  }
+  return {};
+}
+
+channel::Sampler::Kind kind_of(const Sampler& sampler) {
+  if (sampler.counter == Counter::kBranches) return channel::Sampler::kBranches;
+  if (sampler.counter == Counter::kInstructions) return channel::Sampler::kInstructions;
+  return sampler.counts_only ? channel::Sampler::kNone : channel::Sampler::kKernelEvent;
+}
+
+channel::Sampler channel_sampler(const Sampler& sampler) {
+  channel::Sampler result;
+  result.kind = kind_of(sampler);
+  if (result.kind == channel::Sampler::kKernelEvent) result.trigger = trigger_attr(sampler);
+  result.attr = sampler_attr(sampler);
+  result.group = sampler.read_group;
+  return result;
 }
 
 // What a program dies of, with how it got there: the newest AUX bytes that any sampler takes.
@@ -151,8 +189,10 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
           "AUX samples are cut to the AUX area's {} bytes; give more AUX pages with -m DATA,AUX",
           aux_bytes));
     }
-    add_sampler(plan, {trigger_attr(sampler), sampler_attr(sampler)}, sampler.name);
-    plan.event_name += (plan.event_name.empty() ? "" : ", ") + sampler.name;
+    add_sampler(plan, channel_sampler(sampler), sampler.name);
+    if (sampler.counts_only) continue;
+    std::string& names = sampler.counter == Counter::kKernel ? plan.event_name : plan.counted_name;
+    names += (names.empty() ? "" : ", ") + sampler.name;
   }
   if (plan.events.unit == UnitKind::kContinuous) {
     add_sampler(plan, fatal_signal_sampler(config), abi::kFatalSignalEvent);
@@ -168,6 +208,21 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   config.psb_period_bytes = static_cast<uint32_t>(psb_period_bytes(plan.events.leader.attr.config));
   return plan;
 }
+
+namespace {
+
+// Where the unit counts alone, nothing else may have said that the kernel refuses its events.
+void check_entry(SessionPlan& plan) {
+  const bool first_is_kernels = plan.config.samplers[0].kind == channel::Sampler::kKernelEvent;
+  if (plan.config.continuous == 0 || first_is_kernels) return;
+  const int sys_errno = probe_event(plan.config.entry);
+  if (sys_errno == 0) return;
+  plan.warnings.push_back(fmt::format(
+      "perf_event_open: {}; thread timers bring threads back into the trace (see auxtrail doctor)",
+      std::strerror(sys_errno)));
+}
+
+}  // namespace
 
 Status check_trigger(SessionPlan& plan) {
   for (uint32_t i = 0; i < plan.config.sampler_count; ++i) {
@@ -187,6 +242,7 @@ Status check_trigger(SessionPlan& plan) {
                           ? "sudo sysctl kernel.perf_event_paranoid=2, or use -e task-clock"
                           : "this machine does not have it or cannot signal it; use -e task-clock");
   }
+  check_entry(plan);
   return {};
 }
 

@@ -22,7 +22,8 @@ struct SessionPlan {
   EventChoice events;
   channel::SessionConfig config;
   std::vector<std::string> names;  // of config.samplers: "task-clock:u"
-  std::string event_name;          // what triggers samples, in words
+  std::string event_name;    // the kernel's events that trigger samples, in words; may be empty
+  std::string counted_name;  // and those that the trace unit counts
   IntelPt intel_pt;
   std::vector<std::string> warnings;  // what was changed: a throttled frequency, a clipped size
 };

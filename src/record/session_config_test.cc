@@ -160,14 +160,65 @@ TEST(SessionConfig, SnapshotsAndSamplesBesideFullTrace) {
   EXPECT_EQ(plan->config.mode, channel::TraceMode::kSnapshot);
 }
 
-TEST(SessionConfig, WhatIsNotRecordedYetIsRefused) {
-  for (const char* event : {"branches:u", "instructions:u", "{intel_pt//u,branches:u}"}) {
+TEST(SessionConfig, TheUnitCountsBranchesAndInstructions) {
+  RecordOptions options;
+  options.event = "branches:u,instructions/period=3000/u";
+  options.period = 100000;
+  const auto plan = plan_session(options, machine());
+  ASSERT_TRUE(plan) << plan.error().message();
+  const channel::SessionConfig& config = plan->config;
+  EXPECT_EQ(config.continuous, 1U);
+  EXPECT_EQ(config.samplers[0].kind, channel::Sampler::kBranches);
+  EXPECT_EQ(config.samplers[0].attr.sample_period, 100000U);
+  EXPECT_EQ(config.samplers[0].trigger.sigtrap, 0U);  // nothing is opened
+  EXPECT_EQ(config.samplers[1].kind, channel::Sampler::kInstructions);
+  EXPECT_EQ(config.samplers[1].attr.sample_period, 3000U);
+  EXPECT_EQ(config.samplers[2].kind, channel::Sampler::kFatalSignal);
+  EXPECT_EQ(plan->event_name, "");
+  EXPECT_EQ(plan->counted_name, "branches:u, instructions:u");
+}
+
+TEST(SessionConfig, AGroupReadsWhatTheUnitKnows) {
+  RecordOptions options;
+  options.event = "{intel_pt//u,faults:u,branches:u,task-clock:u}:S,instructions:u";
+  options.period = 5;
+  const auto plan = plan_session(options, machine());
+  ASSERT_TRUE(plan) << plan.error().message();
+  const channel::SessionConfig& config = plan->config;
+  ASSERT_EQ(config.sampler_count, 5U);
+  EXPECT_EQ(config.samplers[0].kind, channel::Sampler::kKernelEvent);
+  EXPECT_EQ(config.samplers[0].trigger.sample_type, 0U);
+  EXPECT_EQ(config.samplers[1].kind, channel::Sampler::kBranches);
+  EXPECT_EQ(config.samplers[1].attr.sample_period, 0U);
+  EXPECT_EQ(config.samplers[2].kind, channel::Sampler::kNone);
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_NE(config.samplers[i].attr.sample_type & PERF_SAMPLE_READ, 0U);
+    EXPECT_EQ(config.samplers[i].group, config.samplers[0].group);
+  }
+  EXPECT_NE(config.samplers[0].group, 0U);
+  EXPECT_EQ(config.samplers[3].attr.sample_type & PERF_SAMPLE_READ, 0U);
+  EXPECT_EQ(config.samplers[3].group, 0U);
+}
+
+TEST(SessionConfig, CountsThatOnlyTheKernelKnowsAreRefused) {
+  for (const char* event : {"{branches:u,faults:u}:S", "{faults/freq=99/u,branches:u}:S"}) {
     RecordOptions options;
     options.event = event;
+    options.period = 1;
     const auto plan = plan_session(options, machine());
     ASSERT_FALSE(plan) << event;
-    EXPECT_THAT(plan.error().message(), HasSubstr("does not record")) << event;
+    EXPECT_THAT(plan.error().message(), HasSubstr("can't be read")) << event;
   }
+}
+
+TEST(SessionConfig, ManyEvents) {
+  RecordOptions options;
+  for (int i = 0; i < 31; ++i) options.event += i == 0 ? "faults:u" : ",faults:u";
+  EXPECT_TRUE(plan_session(options, machine()));
+  options.event += ",faults:u";
+  const auto plan = plan_session(options, machine());
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("31"));
 }
 
 TEST(SessionConfig, TriggerIsTriedOnTheMachine) {

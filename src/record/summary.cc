@@ -15,9 +15,14 @@ constexpr double kMiB = 1024.0 * 1024.0;  // perf's "MB"
 
 std::string trigger_text(const Summary& summary) {
   std::vector<std::string> parts;
-  if (summary.kernel_triggers != 0 || summary.processes == 0) {
-    parts.push_back(summary.event_name.empty() ? "none" : "kernel event " + summary.event_name);
+  if (!summary.counted_name.empty()) {
+    parts.push_back("the trace unit's count of " + summary.counted_name);
   }
+  const bool by_kernel = summary.kernel_triggers != 0 || summary.processes == 0;
+  if (by_kernel && !summary.event_name.empty()) {
+    parts.push_back("kernel event " + summary.event_name);
+  }
+  if (by_kernel && parts.empty()) parts.emplace_back("none");
   for (const auto& [sys_errno, processes] : summary.trigger_refusals) {
     const std::string why =
         sys_errno != 0 ? fmt::format(" because perf_event_open: {}", ::strerrorname_np(sys_errno))
@@ -102,6 +107,15 @@ std::string continuous_line(const UnitTotals& units) {
       units.blocks_translated);
 }
 
+std::string counted_line(const UnitTotals& units) {
+  if (units.counted_insns == 0) return "";
+  return fmt::format(
+      "Counted: {} instructions, {} branches; not counted is what ran before the trace unit was "
+      "loaded, and natively: {} times, {:.3f} ms of CPU time",
+      units.counted_insns, units.counted_branches, units.native_gaps,
+      static_cast<double>(units.native_ns) / 1e6);
+}
+
 std::string windows_line(const UnitTotals& units) {
   std::vector<std::pair<uint64_t, size_t>> by_count;
   uint64_t windows = 0;
@@ -164,7 +178,7 @@ std::vector<std::string> summary_lines(const Summary& summary) {
   for (const std::string& text :
        {captured_line(summary), losses_line(summary),
         summary.continuous ? continuous_line(summary.units) : windows_line(summary.units),
-        processes_line(summary), side_band}) {
+        counted_line(summary.units), processes_line(summary), side_band}) {
     if (!text.empty()) lines.push_back("[ auxtrail record: " + text + " ]");
   }
   return lines;

@@ -17,7 +17,8 @@ struct Summary {
   uint64_t file_bytes = 0;
   bool file_complete = true;  // false: writing failed, later records are not in it
   std::string trace_unit;     // "software (no Intel PT: ...)"
-  std::string event_name;     // what takes samples; may be empty
+  std::string event_name;     // the kernel's events that take samples; may be empty
+  std::string counted_name;   // those that the trace unit counts; may be empty
   bool continuous = false;    // the units trace all the time
   uint64_t snapshots = 0;     // that were asked for
   RecordTotals records;

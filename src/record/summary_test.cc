@@ -59,6 +59,22 @@ TEST(Summary, EachLossIsToldApart) {
   EXPECT_THAT(lines[3], HasSubstr("1 still running"));
 }
 
+TEST(Summary, WhatTheUnitCountedAndWhatNot) {
+  Summary summary = plain();
+  summary.event_name = "";
+  summary.counted_name = "branches:u";
+  summary.continuous = true;
+  summary.units.counted_insns = 987;
+  summary.units.counted_branches = 65;
+  summary.units.native_gaps = 4;
+  summary.units.native_ns = 1234567;
+  const auto lines = summary_lines(summary);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[0], HasSubstr("trigger: the trace unit's count of branches:u)"));
+  EXPECT_THAT(lines[2], HasSubstr("Counted: 987 instructions, 65 branches; not counted is"));
+  EXPECT_THAT(lines[2], HasSubstr("4 times, 1.235 ms"));
+}
+
 TEST(Summary, TimersSayWhy) {
   Summary summary = plain();
   summary.kernel_triggers = 0;

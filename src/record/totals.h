@@ -23,6 +23,10 @@ struct UnitTotals {
   uint64_t lost_samples = 0;
   uint64_t aux_bytes = 0;
   uint64_t branches = 0;
+  uint64_t counted_insns = 0;
+  uint64_t counted_branches = 0;
+  uint64_t native_gaps = 0;
+  uint64_t native_ns = 0;
   uint64_t blocks_translated = 0;
   uint64_t window_ns = 0;
   uint64_t no_slot_overflows = 0;
@@ -38,6 +42,10 @@ struct UnitTotals {
     add_one(lost_samples, counters.lost_samples);
     add_one(aux_bytes, counters.aux_bytes);
     add_one(branches, counters.branches);
+    add_one(counted_insns, counters.counted_insns);
+    add_one(counted_branches, counters.counted_branches);
+    add_one(native_gaps, counters.native_gaps);
+    add_one(native_ns, counters.native_ns);
     add_one(blocks_translated, counters.blocks_translated);
     add_one(window_ns, counters.window_ns);
     for (size_t i = 0; i < channel::kReasonCount; ++i) add_one(ended_by[i], counters.ended_by[i]);
@@ -49,6 +57,10 @@ struct UnitTotals {
     add_saturating(lost_samples, other.lost_samples);
     add_saturating(aux_bytes, other.aux_bytes);
     add_saturating(branches, other.branches);
+    add_saturating(counted_insns, other.counted_insns);
+    add_saturating(counted_branches, other.counted_branches);
+    add_saturating(native_gaps, other.native_gaps);
+    add_saturating(native_ns, other.native_ns);
     add_saturating(blocks_translated, other.blocks_translated);
     add_saturating(window_ns, other.window_ns);
     add_saturating(no_slot_overflows, other.no_slot_overflows);

@@ -214,7 +214,8 @@ void TracedProcess::free_slot(uint32_t index) {
   channel::Counters& counters = slot_header.counters;
   for (auto* counter : {&counters.overflows, &counters.deferred, &counters.samples,
                         &counters.lost_samples, &counters.aux_bytes, &counters.branches,
-                        &counters.blocks_translated, &counters.window_ns}) {
+                        &counters.counted_insns, &counters.counted_branches, &counters.native_gaps,
+                        &counters.native_ns, &counters.blocks_translated, &counters.window_ns}) {
     clear(*counter);
   }
   for (auto& counter : counters.ended_by) clear(counter);

@@ -55,7 +55,7 @@ inline bool is_at(const pt::PacketWriter& writer, uint64_t position) {
 
 // The writer and the stack stay in registers: nothing in the loop but a PSB gets their addresses.
 template <bool kLearns>
-void drain_log(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight) {
+void write_entries(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight) {
   pt::PacketWriter writer = thread.writer;
   ReturnStack returns = thread.returns;
   // Whether the writer has come this far says whether a PSB is due.
@@ -127,9 +127,9 @@ void drain(Thread& thread, uint64_t position) {
   const auto* const end = reinterpret_cast<const LogEntry*>(position);
   const uint32_t drains = thread.drains++;
   if (session.config.continuous != 0 && (drains < kLearnsAll || drains % kLearnsEvery == 0)) {
-    drain_log<true>(thread, entry, end, drains < kLearnsAll ? 1 : kLearnsEvery);
+    write_entries<true>(thread, entry, end, drains < kLearnsAll ? 1 : kLearnsEvery);
   } else {
-    drain_log<false>(thread, entry, end, 0);
+    write_entries<false>(thread, entry, end, 0);
   }
   thread.log_start = position;
 }

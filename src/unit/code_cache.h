@@ -35,7 +35,7 @@ struct InsnMark {
   // The way to it from the superblock's first, and how many of the instructions there are branches.
   uint32_t path : 17;
   uint32_t via_count : 3;
-  uint32_t branches : 7;
+  uint32_t branches : 9;
   uint32_t is_call : 1;           // one that decoders expect to return
   uint32_t is_paired_return : 1;  // from such a call of the superblock
 };

@@ -85,6 +85,7 @@ void forget_history(Thread& thread) {
 
 // What was written becomes part of the AUX area, and the writer goes on behind it.
 void commit(Thread& thread) {
+  publish_counts(thread);
   event::AuxArea& area = thread.engine.aux();
   const size_t bytes = thread.writer.size_bytes();
   if (thread.choked) {
@@ -114,19 +115,24 @@ void switch_on(Thread& thread, uint64_t pc) {
   commit(thread);
 }
 
-// The packets lead to `pc`, where tracing is off: a sample with the newest of them.
-void sample(Thread& thread, uint64_t pc) {
+// The packets lead to `pc`, where tracing is off: samples with the newest of them.
+void write_samples(Thread& thread, uint64_t pc, uint32_t samplers) {
   commit(thread);
   if (!thread.history_has_psb) {
     note_psb(thread);
     thread.writer.position_only(pc, next_tsc(thread, now_ns()));
     commit(thread);
   }
-  const uint32_t due = thread.samples_due;
-  thread.samples_due = 0;
-  for (uint32_t left = due; left != 0; left &= left - 1) {
+  for (uint32_t left = samplers; left != 0; left &= left - 1) {
     write_sample(thread, pc, static_cast<uint32_t>(__builtin_ctz(left)));
   }
+}
+
+// The same of those that are due.
+void sample(Thread& thread, uint64_t pc) {
+  const uint32_t due = thread.samples_due;
+  thread.samples_due = 0;
+  write_samples(thread, pc, due);
 }
 
 // The thread ran natively up to `pc`, so the packets say no more than that.
@@ -181,7 +187,10 @@ void sample_and_go_on(Thread* thread, SampleRequest* request) {
   window_end(*thread, context, request->pc, request->way, Reason::kFull);
   Reason why = Reason::kFull;
   Block* const block = block_to_enter(*thread, request->pc, &why);
-  if (block == nullptr) return count(*thread, why);
+  if (block == nullptr) {
+    begin_native(*thread);
+    return count(*thread, why);
+  }
   switch_on(*thread, request->pc);
   start_stretch(*thread);
   enter_cache(*thread, context, *block);
@@ -204,7 +213,9 @@ void sample_native_position(Thread* thread, const uint64_t* pc) {
 void sample_in_gate(Thread* thread, ucontext_t* context) {
   protect_frame(*context);
   if (call_was_made(*context)) return sample_position(*thread, thread->gate_next);
+  uncount_system_call(*thread);  // for the samples to tell
   sample(*thread, gate_position(*thread, *context));
+  count_system_call(*thread);
 }
 
 }  // namespace
@@ -232,9 +243,17 @@ void continuous_begin(Thread& thread, ucontext_t& context) {
   Reason why = Reason::kFull;
   const Block* const block = can_enter(context, &why) ? block_to_enter(thread, pc, &why) : nullptr;
   if (block == nullptr) return count(thread, why);
+  end_native(thread);
   switch_on(thread, pc);
+  take_overflow(thread, pc);
   start_stretch(thread);
   enter_cache(thread, context, *block);
+}
+
+void continuous_counted_sample(Thread& thread, uint64_t pc, uint32_t samplers) {
+  thread.writer.end(pc);
+  write_samples(thread, pc, samplers);
+  switch_on(thread, pc);
 }
 
 void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& overflow) {
@@ -296,7 +315,9 @@ void continuous_pause(Thread& thread, uint64_t pc, Reason reason) {
   } else {
     commit(thread);
   }
-  if (reason != Reason::kFull) count(thread, reason);
+  if (reason == Reason::kFull) return;
+  begin_native(thread);
+  count(thread, reason);
 }
 
 void continuous_psb(Thread& thread, uint64_t pc) {
@@ -330,7 +351,8 @@ uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
   const auto* const code = reinterpret_cast<const uint8_t*>(pc);
   const bool is_plain = code[0] == 0x0f && code[1] == 0x05;
   if (!is_plain || !fits_gate(thread)) return end_from_stub(thread, pc, Reason::kSyscall);
-  drain(thread, tls_block.log);
+  drain_log(thread);
+  count_system_call(thread);
   thread.writer.flush_tnt();
   thread.writer.tip_pgd_no_ip();
   commit(thread);
@@ -339,6 +361,7 @@ uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
   const uint64_t next = thread.gate_next;
   thread.pending_pc = next;
   switch_on(thread, next);
+  take_overflow(thread, next);
   if (thread.samples_due != 0) sample_from_stub(thread, next);
   if (session.stopped || thread.held_signals != 0) {
     return end_from_stub(thread, next, Reason::kSignal);

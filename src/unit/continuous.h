@@ -31,6 +31,9 @@ void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& con
 // A PSB+ is due and the thread's writer has come to the program's instruction at `pc`.
 void continuous_psb(Thread& thread, uint64_t pc);
 
+// Some samplers, by bit, that the unit counts itself overflowed at `pc`, where the packets are.
+void continuous_counted_sample(Thread& thread, uint64_t pc, uint32_t samplers);
+
 // The sampler's signal found the thread in a window or a system call.
 void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& overflow);
 // The thread is single-stepped no more.

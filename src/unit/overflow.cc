@@ -66,6 +66,7 @@ Thread* handle_overflow(ucontext_t& context, const Overflow& overflow) {
       tls_block.tid == static_cast<uint32_t>(sys::gettid())) {
     if (!overflow.wants_sample() || is_own_doing(context, overflow)) return tls_block.thread;
     tls_block.thread->slot.header->counters.overflows.fetch_add(1, std::memory_order_relaxed);
+    ++tls_block.thread->counting.each[overflow.number].kernel_overflows;
     continuous_overflow(*tls_block.thread, context, overflow);
     return tls_block.thread;
   }
@@ -83,7 +84,10 @@ Thread* handle_overflow(ucontext_t& context, const Overflow& overflow) {
   Thread* thread = current_thread(static_cast<uint32_t>(sys::gettid()), overflow.wants_sample());
   if (thread == nullptr) return nullptr;
   channel::Counters& counters = thread->slot.header->counters;
-  if (overflow.wants_sample()) counters.overflows.fetch_add(1, std::memory_order_relaxed);
+  if (overflow.wants_sample()) {
+    counters.overflows.fetch_add(1, std::memory_order_relaxed);
+    ++thread->counting.each[overflow.number].kernel_overflows;
+  }
   if (overflow.deferred) counters.deferred.fetch_add(1, std::memory_order_relaxed);
   if ((context.uc_mcontext.gregs[REG_EFL] & kTrapFlag) != 0) {
     if (overflow.wants_sample()) count(counters, Reason::kSingleStep);

@@ -120,11 +120,6 @@ void cap_period() {
   if (window_config.period_ns > kLongestNs) window_config.period_ns = kLongestNs;
 }
 
-bool is_clock(const perf_event_attr& attr) {
-  return attr.type == PERF_TYPE_SOFTWARE &&
-         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
-}
-
 void configure_stretches(const SessionConfig& config) {
   constexpr uint64_t kHeaders = 64;
   uint64_t smallest = uint64_t{config.aux_pages} * channel::kPageBytes;
@@ -144,11 +139,13 @@ void configure_stretches(const SessionConfig& config) {
 void configure_windows(const SessionConfig& config) {
   window_config.pid = static_cast<uint32_t>(sys::getpid());
   window_config.exact_samplers = 0;
+  window_config.reads_counts = false;
   for (uint32_t i = 0; i < config.sampler_count; ++i) {
     const channel::Sampler& sampler = config.samplers[i];
     window_config.periods[i] = period_of(sampler.attr);
     const bool exact = config.continuous != 0 && !is_clock(sampler.trigger);
     if (exact) window_config.exact_samplers |= 1u << i;
+    if ((sampler.attr.sample_type & PERF_SAMPLE_READ) != 0) window_config.reads_counts = true;
   }
   // Only clocks have a period in time; for anything else a millisecond is the rate windows are
   // sized for.
@@ -174,6 +171,15 @@ void add_descriptor(int fd, int* descriptors, size_t& count) {
   if (fd >= 0) descriptors[count++] = fd;
 }
 
+// The event whose place a thread timer can take.
+OpenTrigger open_first(Hello& hello, const perf_event_attr& attr, uint64_t cookie) {
+  const OpenTrigger trigger = trigger_open(attr, cookie);
+  hello.trigger = trigger.kind;
+  hello.trigger_errno = trigger.kernel_errno;
+  hello.timer_hz = trigger.timer_hz;
+  return trigger;
+}
+
 void open_triggers(Hello& hello, int* descriptors, size_t& count) {
   const SessionConfig& config = session.config;
   hello.trigger = channel::Trigger::kKernelEvent;
@@ -184,19 +190,18 @@ void open_triggers(Hello& hello, int* descriptors, size_t& count) {
       add_descriptor(sampler_event_open(sampler.trigger, i), descriptors, count);
       continue;
     }
-    const OpenTrigger trigger = trigger_open(sampler.trigger);
-    hello.trigger = trigger.kind;
-    hello.trigger_errno = trigger.kernel_errno;
-    hello.timer_hz = trigger.timer_hz;
+    const OpenTrigger trigger = open_first(hello, sampler.trigger, kTriggerCookie);
     if (trigger.timer_hz != 0) {
       window_config.periods[0] = window_config.period_ns = 1000000000 / trigger.timer_hz;
       cap_period();
     }
     add_descriptor(trigger.fd, descriptors, count);
   }
-  if (config.continuous != 0 && hello.trigger == channel::Trigger::kKernelEvent) {
-    add_descriptor(entry_event_open(config.entry), descriptors, count);
-  }
+  if (config.continuous == 0) return;
+  const int entry = entry_event_open(config.entry);
+  add_descriptor(entry, descriptors, count);
+  const bool first_is_kernels = config.samplers[0].kind == channel::Sampler::kKernelEvent;
+  if (entry < 0 && !first_is_kernels) (void)open_first(hello, config.entry, kEntryCookie);
 }
 
 bool start_on(int fd) {
@@ -293,6 +298,7 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   thread.due_weight = 0;
   thread.last_pc = 0;
   thread.stepping = false;
+  start_counting(thread, tid);
   const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
   const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;
   if (slot.control->data_size != data_bytes) {  // first owner of this slot
@@ -303,12 +309,13 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   }
   event::ThreadConfig::Sampler more[channel::kMaxSamplers - 1];
   for (uint32_t i = 1; i < config.sampler_count; ++i) {
-    more[i - 1] = {&config.samplers[i].attr, config.samplers[i].id};
+    more[i - 1] = {&config.samplers[i].attr, config.samplers[i].id, config.samplers[i].group};
   }
   return thread.engine.init({.leader = &config.leader,
                              .sampler = &config.samplers[0].attr,
                              .leader_id = config.leader_id,
                              .sampler_id = config.samplers[0].id,
+                             .sampler_group = config.samplers[0].group,
                              .more_samplers = more,
                              .more_sampler_count = config.sampler_count - 1,
                              .leader_pmu = &pmu::kIntelPt,

@@ -30,8 +30,6 @@ class SuperblockWalk {
   [[nodiscard]] uint64_t pc(uint32_t insns) const;
   // The packets of what comes next, up to there. How many outcomes and targets these are.
   uint32_t write_up_to(uint32_t insns, pt::PacketWriter& writer, ReturnStack& returns);
-  // Of the log, what its exit's entry takes.
-  [[nodiscard]] uint32_t log_units() const { return exit_->units; }
 
  private:
   // What had happened at a place.

@@ -81,6 +81,8 @@ void leave_gate(Thread& thread, ucontext_t& context) {
   const uint64_t position = gate_position(thread, context);
   // The five arrive while the mask is closed, too; the frame has the closed one then.
   if (gate_is_closed(context)) signal_mask(context) = thread.saved_mask;
+  if (!made) uncount_system_call(thread);
+  begin_native(thread);
   copy_program_registers(thread, context);
   registers[REG_RIP] = static_cast<greg_t>(position);
   if (made) {

@@ -15,6 +15,7 @@
 #include "pmu/intel_pt.h"
 #include "pt/packet_writer.h"
 #include "unit/branch_log.h"
+#include "unit/counting.h"
 #include "unit/return_stack.h"
 #include "unit/signal_return.h"
 
@@ -111,6 +112,7 @@ struct Thread {
   uint32_t code_changes;  // that the history does not reach beyond
   uint64_t last_pc;       // where tracing ended last
   bool stepping;          // single-stepping to that place
+  Counting counting;
   channel::SlotView slot;
   pmu::PtContext pt;
   event::ThreadContext engine;

@@ -17,7 +17,8 @@ namespace {
 constexpr uint64_t kTimerMaxHz = 250;
 
 uint64_t timer_period_ns = 0;  // 0: the trigger is no timer
-int first_timer = -1;          // of the thread that opened the trigger
+uint64_t timer_cookie = 0;
+int first_timer = -1;  // of the thread that opened the trigger
 
 // A descriptor or -errno.
 long open_event(const perf_event_attr& attr, uint64_t cookie) {
@@ -36,7 +37,7 @@ int start_timer() {
   sigevent notify{};
   notify.sigev_notify = SIGEV_THREAD_ID;
   notify.sigev_signo = SIGTRAP;
-  notify.sigev_value.sival_ptr = reinterpret_cast<void*>(kTriggerCookie);
+  notify.sigev_value.sival_ptr = reinterpret_cast<void*>(timer_cookie);
   notify._sigev_un._tid = sys::gettid();
   int timer = 0;
   if (sys::is_error(sys::call(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, sys::arg(&notify),
@@ -68,9 +69,9 @@ int sampler_event_open(const perf_event_attr& trigger, uint32_t number) {
   return sys::is_error(fd) ? -1 : static_cast<int>(fd);
 }
 
-OpenTrigger trigger_open(const perf_event_attr& attr) {
+OpenTrigger trigger_open(const perf_event_attr& attr, uint64_t cookie) {
   OpenTrigger result;
-  const long fd = open_event(attr, kTriggerCookie);
+  const long fd = open_event(attr, cookie);
   if (!sys::is_error(fd)) {
     result.kind = channel::Trigger::kKernelEvent;
     result.fd = static_cast<int>(fd);
@@ -80,6 +81,7 @@ OpenTrigger trigger_open(const perf_event_attr& attr) {
   constexpr uint64_t kShortest = 1000000000 / kTimerMaxHz;
   const uint64_t wanted = period_of(attr);
   timer_period_ns = wanted < kShortest ? kShortest : wanted;
+  timer_cookie = cookie;
   result.kind = channel::Trigger::kThreadTimer;
   result.timer_hz = static_cast<uint32_t>(1000000000 / timer_period_ns);
   first_timer = start_timer();

@@ -17,6 +17,12 @@ struct OpenTrigger {
   uint32_t timer_hz = 0;
 };
 
+// Whether its overflows come at times.
+inline bool is_clock(const perf_event_attr& attr) {
+  return attr.type == PERF_TYPE_SOFTWARE &&
+         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
+}
+
 // The period that `attr` asks for; a frequency as nanoseconds between overflows.
 uint64_t period_of(const perf_event_attr& attr);
 
@@ -27,9 +33,10 @@ int sampler_event_open(const perf_event_attr& trigger, uint32_t number);
 // The entry event (SessionConfig::entry). Its descriptor, or -1.
 int entry_event_open(const perf_event_attr& entry);
 
-// Opens the trigger for the calling thread. A kernel event also covers threads created later; with
-// timers, trigger_start_thread() must run in each new thread.
-OpenTrigger trigger_open(const perf_event_attr& attr);
+// Opens the trigger for the calling thread, the first sampler's or with kEntryCookie the entry
+// event. A kernel event also covers threads created later; with timers, trigger_start_thread() must
+// run in each new thread.
+OpenTrigger trigger_open(const perf_event_attr& attr, uint64_t cookie);
 void trigger_start_thread();
 // Ends the timer of the thread that opened it and starts no more: the process is not sampled (any
 // more, or not yet in a forked child).

@@ -112,7 +112,7 @@ namespace {
 // The log is full, and `pc` comes next: turns it into packets. kCount to go on, else why the window
 // ends.
 Reason refill(Thread& thread, uint64_t pc) {
-  drain(thread, tls_block.log);
+  drain_log(thread);
   if (session.config.continuous != 0) return continuous_refill(thread, pc);
   if (!next_chunk(thread)) return Reason::kFull;
   return out_of_time(thread) ? Reason::kTimeBudget : Reason::kCount;
@@ -129,6 +129,7 @@ uint32_t current_cpu() {
 
 void write_sample(Thread& thread, uint64_t pc, uint32_t sampler) {
   channel::Counters& counters = thread.slot.header->counters;
+  if (window_config.reads_counts) set_event_counts(thread);
   thread.delivering = true;
   const event::OverflowResult result =
       thread.engine.overflow({.ip = pc,
@@ -136,7 +137,7 @@ void write_sample(Thread& thread, uint64_t pc, uint32_t sampler) {
                               .tid = tls_block.tid,
                               .time_ns = now_ns(),
                               .cpu = current_cpu(),
-                              .period = window_config.periods[sampler],
+                              .period = sampled_period(thread, sampler),
                               .addr = thread.due_address,
                               .weight = thread.due_weight},
                              sampler);
@@ -289,8 +290,8 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, const Way& way
   if (const uint64_t abort = rseq_abort_of(pc); abort != 0) {
     context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(abort);
   }
-  drain(thread, tls_block.log);
-  write_way(thread.writer, thread.returns, way);
+  drain_log(thread);
+  drain_way(thread, way);
   thread.writer.end(pc);
   if (session.config.continuous != 0) return continuous_pause(thread, pc, reason);
   deliver_sample(thread, pc, reason);

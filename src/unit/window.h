@@ -29,6 +29,7 @@ struct WindowConfig {
   // The samplers that are no clocks, by bit: what the unit itself does to overflow them (its page
   // faults, its system calls) is nothing of the program's.
   uint32_t exact_samplers = 0;
+  bool reads_counts = false;     // some samples tell what their events have counted
   uint64_t period_ns = 1000000;  // expected time between overflows, bounds the work of a window
   uint64_t sample_bytes = 4096;  // attr.aux_sample_size
   // Of continuous tracing: a PSB+ follows after so many bytes and one stretch of so many units of
