@@ -198,9 +198,11 @@ void open_triggers(Hello& hello, int* descriptors, size_t& count) {
     add_descriptor(trigger.fd, descriptors, count);
   }
   if (config.continuous == 0) return;
+  const bool first_is_kernels = config.samplers[0].kind == channel::Sampler::kKernelEvent;
+  // A thread timer in the first event's place makes threads enter, too.
+  if (first_is_kernels && hello.trigger != channel::Trigger::kKernelEvent) return;
   const int entry = entry_event_open(config.entry);
   add_descriptor(entry, descriptors, count);
-  const bool first_is_kernels = config.samplers[0].kind == channel::Sampler::kKernelEvent;
   if (entry < 0 && !first_is_kernels) (void)open_first(hello, config.entry, kEntryCookie);
 }
 

@@ -11,12 +11,13 @@
 //   S  a signal was delivered: TO is the handler
 // The instructions are decoded by Zydis, which shares nothing with the tracer under test.
 //
-// Usage: step_truth [--start ADDRESS] [--skip STEPS] [--steps STEPS] [--output FILE] [--counts]
-// [--] CMD...
+// Usage: step_truth [--start ADDRESS] [--skip STEPS] [--steps STEPS] [--output FILE] [--all]
+// [--counts] [--] CMD...
 //   --start    run freely up to this address (a breakpoint), then step; default: the first
 //   instruction
 //   --skip     after that, steps that are not written
 //   --steps    how many steps to write; default: to the end
+//   --all      writes a line for each instruction, with the kind "-" for those that are no branches
 //   --counts   totals on stderr: steps, branches, system calls
 // Exit status: 0, or 1 with a message; the program is killed when the steps are done.
 #include <Zydis/Zydis.h>
@@ -52,6 +53,7 @@ struct Options {
   uint64_t skip = 0;
   uint64_t steps = std::numeric_limits<uint64_t>::max();
   std::string output = "/dev/stdout";
+  bool all = false;
   bool counts = false;
   char** command = nullptr;
 };
@@ -67,6 +69,10 @@ Options Parse(int argc, char** argv) {
     }
     if (name == "--counts") {
       options.counts = true;
+      continue;
+    }
+    if (name == "--all") {
+      options.all = true;
       continue;
     }
     if (++at == argc) break;
@@ -249,6 +255,8 @@ Totals Walk(Stepped& program, const Options& options, FILE* out) {
     if (kind != 0) {
       std::fprintf(out, "%" PRIx64 " %" PRIx64 " %c\n", ip, next, kind);
       ++totals.by_kind[static_cast<size_t>(kind)];
+    } else if (options.all && !(instruction.repeats && next == ip)) {
+      std::fprintf(out, "%" PRIx64 " %" PRIx64 " -\n", ip, next);
     }
     ip = next;
   }
