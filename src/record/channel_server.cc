@@ -186,6 +186,16 @@ void ChannelServer::accept_all() {
   }
 }
 
+channel::SessionConfig ChannelServer::config_for(pid_t pid) const {
+  channel::SessionConfig config = options_.config;
+  if (pid == options_.first_pid) return config;
+  for (channel::Sampler& sampler : config.samplers) {
+    if (sampler.attr.inherit != 0 || sampler.kind == channel::Sampler::kFatalSignal) continue;
+    sampler.kind = channel::Sampler::kNone;
+  }
+  return config;
+}
+
 void ChannelServer::greet(UniqueFd socket) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -200,9 +210,9 @@ void ChannelServer::greet(UniqueFd socket) {
   pending.connection.time_ns = monotonic_ns();
   pending.connection.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   if (options_.read_processes) pending.connection.process = read_process(peer.pid);
-  const ssize_t sent =
-      ::send(socket.get(), &options_.config, sizeof(options_.config), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent != static_cast<ssize_t>(sizeof(options_.config))) return;
+  const channel::SessionConfig config = config_for(peer.pid);
+  const ssize_t sent = ::send(socket.get(), &config, sizeof(config), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != static_cast<ssize_t>(sizeof(config))) return;
   const int fd = socket.get();
   if (!watch(epoll_.get(), fd)) return;
   pending.socket = std::move(socket);

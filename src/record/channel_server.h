@@ -45,6 +45,7 @@ struct ServerOptions {
   channel::SessionConfig config;
   bool read_processes = false;  // read /proc/PID while the process waits
   pid_t only_pid = 0;           // not 0: leave all other processes alone
+  pid_t first_pid = 0;          // the command's: samplers that are not inherited are for it alone
 };
 
 class ChannelServer {
@@ -74,6 +75,7 @@ class ChannelServer {
   ChannelServer() = default;
   void run();
   void accept_all();
+  [[nodiscard]] channel::SessionConfig config_for(pid_t pid) const;
   void greet(UniqueFd socket);
   void receive(int socket);
   void receive_all();

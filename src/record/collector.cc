@@ -37,6 +37,8 @@ Collector::Collector(SessionPlan plan, perfdata::Writer writer,
       take_side_band_([this](std::span<const std::byte> record) { take_side_band(record); }),
       side_band_format_(abi::SampleFormat::from_attr(plan_.config.leader)),
       check_(plan_.config, monotonic_ns()),
+      root_(root),
+      carried_counts_(plan_.config),
       previous_round_ns_(monotonic_ns()) {
   census_.add_root(root);
 }
@@ -50,6 +52,7 @@ void Collector::add(Connection connection) {
                    [&](const TracedProcess& process) { return process.pid() == connection.pid; });
   if (older != processes_.end()) {
     older->drain(context());
+    if (older->pid() == root_) carried_counts_.executed(older->first_thread_counts());
     retire(*older);
     processes_.erase(older);
   }
@@ -275,14 +278,16 @@ void Collector::stop_sampling() {
 }
 
 TracedProcess::Context Collector::context() {
-  TracedProcess::Context result{
-      check_,
-      census_,
-      kernel_side_band_.has_value(),
-      *scratch_,
-      [this](uint64_t time_ns, std::span<const std::byte> record) { queue_.push(time_ns, record); },
-      {},
-      [this](const AuxPiece& piece) { take_aux(piece); }};
+  TracedProcess::Context result{check_,
+                                census_,
+                                kernel_side_band_.has_value(),
+                                *scratch_,
+                                [this](uint64_t time_ns, std::span<std::byte> record) {
+                                  carried_counts_.adjust(record);
+                                  queue_.push(time_ns, record);
+                                },
+                                {},
+                                [this](const AuxPiece& piece) { take_aux(piece); }};
   if (!kernel_side_band_) {
     result.new_thread = [this](pid_t pid, pid_t tid) {
       synthetic_side_band_.add_thread(pid, tid, read_thread_name(pid, tid), previous_round_ns_,

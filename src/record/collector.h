@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "perfdata/writer.h"
+#include "record/carried_counts.h"
 #include "record/census.h"
 #include "record/channel_server.h"
 #include "record/code_files.h"
@@ -83,6 +84,8 @@ class Collector {
   SyntheticSideBand::Take take_side_band_;
   abi::SampleFormat side_band_format_;
   SampleCheck check_;
+  pid_t root_;
+  CarriedCounts carried_counts_;
   Census census_;
   CodeFiles code_files_;
   RecordQueue queue_;

@@ -237,8 +237,8 @@ class Chooser {
       attr.read_format = PERF_FORMAT_ID;
       if (size == 1) continue;
       attr.read_format |= PERF_FORMAT_GROUP;
-      member.sampler.read_group = static_cast<uint32_t>(group) + 1;
       attr.inherit = 0;  // the kernel refuses both together
+      member.sampler.read_group = static_cast<uint32_t>(group) + 1;
       if (&member == &*reader || member.event.rate) continue;
       member.sampler.counts_only = true;
       attr.aux_sample_size = 0;

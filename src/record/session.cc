@@ -151,7 +151,8 @@ Outcome run_session(const RecordOptions& options, const Warn& warn) {
   std::string side_band_note;
   auto side_band = open_side_band(*prepared, side_band_note, warn);
   ServerOptions server_options{prepared->plan.config, !side_band,
-                               options.inherit ? 0 : prepared->workload.pid()};
+                               options.inherit ? 0 : prepared->workload.pid(),
+                               prepared->workload.pid()};
   Collector collector(prepared->plan, std::move(prepared->writer), std::move(side_band),
                       prepared->workload.pid());
   Status started = prepared->server->start(server_options);

@@ -122,6 +122,18 @@ channel::Sampler::Kind kind_of(const Sampler& sampler) {
   return sampler.counts_only ? channel::Sampler::kNone : channel::Sampler::kKernelEvent;
 }
 
+// Values of several threads under one id could not be told apart.
+Sampler without_inherited_values(Sampler sampler, std::vector<std::string>& warnings) {
+  if ((sampler.attr.sample_type & PERF_SAMPLE_READ) == 0 || sampler.attr.inherit == 0) {
+    return sampler;
+  }
+  sampler.attr.inherit = 0;
+  warnings.push_back(
+      fmt::format("{}: values are read for the command's first thread only, which alone is sampled",
+                  sampler.name));
+  return sampler;
+}
+
 channel::Sampler channel_sampler(const Sampler& sampler) {
   channel::Sampler result;
   result.kind = kind_of(sampler);
@@ -189,7 +201,8 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
           "AUX samples are cut to the AUX area's {} bytes; give more AUX pages with -m DATA,AUX",
           aux_bytes));
     }
-    add_sampler(plan, channel_sampler(sampler), sampler.name);
+    add_sampler(plan, channel_sampler(without_inherited_values(sampler, plan.warnings)),
+                sampler.name);
     if (sampler.counts_only) continue;
     std::string& names = sampler.counter == Counter::kKernel ? plan.event_name : plan.counted_name;
     names += (names.empty() ? "" : ", ") + sampler.name;

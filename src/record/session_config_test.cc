@@ -200,6 +200,17 @@ TEST(SessionConfig, AGroupReadsWhatTheUnitKnows) {
   EXPECT_EQ(config.samplers[3].group, 0U);
 }
 
+TEST(SessionConfig, ValuesAreThoseOfOneThread) {
+  RecordOptions options;
+  options.event = "branches:uS";
+  const auto plan = plan_session(options, machine());
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->config.samplers[0].attr.read_format, static_cast<uint64_t>(PERF_FORMAT_ID));
+  EXPECT_EQ(plan->config.samplers[0].attr.inherit, 0U);
+  ASSERT_EQ(plan->warnings.size(), 1U);
+  EXPECT_THAT(plan->warnings[0], HasSubstr("first thread only"));
+}
+
 TEST(SessionConfig, CountsThatOnlyTheKernelKnowsAreRefused) {
   for (const char* event : {"{branches:u,faults:u}:S", "{faults/freq=99/u,branches:u}:S"}) {
     RecordOptions options;

@@ -247,6 +247,16 @@ UnitTotals TracedProcess::unit_totals() const {
   return totals;
 }
 
+UnitCounts TracedProcess::first_thread_counts() const {
+  for (uint32_t index = 0; index < channel::kSlotCount; ++index) {
+    if (!slots_[index].tied || slots_[index].owner.tid != slots_[index].owner.pid) continue;
+    const channel::Counters& counters = view(index).header->counters;
+    return {counters.counted_insns.load(std::memory_order_relaxed),
+            counters.counted_branches.load(std::memory_order_relaxed)};
+  }
+  return {};
+}
+
 uint64_t TracedProcess::untied_slots() const {
   uint64_t count = 0;
   for (uint32_t index = 0; index < channel::kSlotCount; ++index) {

@@ -16,6 +16,7 @@
 
 #include "channel/layout.h"
 #include "event/ring_reader.h"
+#include "record/carried_counts.h"
 #include "record/census.h"
 #include "record/channel_server.h"
 #include "record/sample_check.h"
@@ -43,7 +44,7 @@ class TracedProcess {
     const Census& census;
     bool census_complete;  // the side-band is the kernel's: a thread it does not know is none
     event::RecordScratch& scratch;
-    std::function<void(uint64_t time_ns, std::span<const std::byte> record)> take;
+    std::function<void(uint64_t time_ns, std::span<std::byte> record)> take;
     std::function<void(pid_t pid, pid_t tid)> new_thread;  // may be empty
     std::function<void(const AuxPiece& piece)> take_aux;
   };
@@ -72,6 +73,8 @@ class TracedProcess {
   [[nodiscard]] const RecordTotals& record_totals() const { return record_totals_; }
   // The unit's counters: those of freed slots and of the present ones.
   [[nodiscard]] UnitTotals unit_totals() const;
+  // What the unit has counted of the first thread.
+  [[nodiscard]] UnitCounts first_thread_counts() const;
   // Claimed slots that could not be tied to a thread: with the last drain done, their samples are
   // lost.
   [[nodiscard]] uint64_t untied_slots() const;

@@ -176,6 +176,14 @@ def group(arguments):
     found = [count for event, count in perf_periods(recording) if event == "instructions:u"][2:-1]
     if len(found) < 80 or set(found) != {wanted}:
         fail(f"{wanted} instructions in every {period} branches", set(found), len(found))
+    # A program that executes another, and a child: values go on, and are the first process's alone.
+    recording = Recording(arguments, "exec", ["-e", "{instructions/period=1000/u,branches:u}:S"],
+                          ["sh", "-c", f"{arguments.counted} 20000; exec {arguments.counted} 3000"])
+    periods = perf_periods(recording)
+    least, most = expected(3000)[0] // 1000, expected(20000)[0] // 1000
+    count = len([period for event, period in periods if event == "instructions:u"])
+    if not least <= count < most or any(not 0 < period < 100000 for _, period in periods):
+        fail("values go on behind an exec", count, [pair for pair in periods if pair[1] >= 100000][:5])
     report = run(["perf", "report", "-i", recording.file, "--stdio", "--no-itrace"])
     if report.returncode != 0 or "instructions:u" not in report.stdout:
         fail("perf report", report.stdout, report.stderr)
