@@ -148,5 +148,18 @@ TEST_F(RecordUnit, ThreadTimersWhereKernelEventsAreDenied) {
   EXPECT_GT(branches, 100U);
 }
 
+// Nothing of the kernel's is needed to count.
+TEST_F(RecordUnit, TheUnitCountsWhereKernelEventsAreDenied) {
+  RunOptions run_options = options();
+  run_options.in_child = deny_perf_events;
+  std::vector<std::string> command = record({"-e", "branches:u", "-c", "10007"});
+  append(command, loop("20000"));
+  const Ended ended = run_program(command, run_options);
+  EXPECT_EQ(ended.exit_status(), 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("bring threads back into the trace"));
+  EXPECT_THAT(ended.err, HasSubstr("the trace unit's count of branches:u, thread timers at"));
+  EXPECT_GT(read_facts(folder_.path("perf.data")).samples, 0U) << ended.err;
+}
+
 }  // namespace
 }  // namespace auxtrail::cli::testing
