@@ -40,7 +40,7 @@ struct CpuidRegs {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-// The default is a unit that can only trace branches with TSC: the software unit.
+// The default is a unit that can only trace branches with TSC.
 struct PtCaps {
   bool cr3_filtering = false;
   bool psb_cyc = false;  // CYC packets, and a PSB period that can be set
@@ -64,6 +64,9 @@ struct PtCaps {
   bool vmx = false;               // traces on in VMX operation
   bool branch_always_on = false;  // BranchEn must be set
 };
+
+// What the software unit can do beyond that: as many address ranges as there are registers for.
+inline constexpr PtCaps kSoftwareUnitCaps{.ip_filtering = true, .num_address_ranges = 4};
 
 // From the two sub-leaves of CPUID leaf 0x14.
 [[nodiscard]] constexpr PtCaps pt_caps_from_cpuid(const CpuidRegs& sub0, const CpuidRegs& sub1) {

@@ -45,6 +45,9 @@ class PacketWriter {
   void tip_pge(uint64_t ip) { ip_packet(0x11, ip); }
   void fup(uint64_t ip) { ip_packet(0x1d, ip); }
   void tip_pgd_no_ip() { *at_++ = 0x01; }
+  // The branch that ends the trace, and where it leads: to where nothing is traced.
+  void tip_pgd(uint64_t ip) { ip_packet(0x01, ip); }
+  void trace_stop() { put16(0x8302); }
 
   // Appends `count` conditional outcomes (count <= kMaxTntBits), oldest in the highest of the low
   // `count` bits, taken = 1. They leave as TNT packets of six bits, seven at a time.

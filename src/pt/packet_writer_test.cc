@@ -100,6 +100,32 @@ TEST(PacketWriter, WindowHeaderAndEndAreWhatADecoderExpects) {
   EXPECT_TRUE(decoder.at_end());
 }
 
+TEST(PacketWriter, ABranchThatEndsTheTraceTellsItsTarget) {
+  std::vector<uint8_t> bytes(256);
+  PacketWriter writer(bytes.data());
+  writer.psb();
+  writer.tip_pge(0x401000);
+  writer.tip_pgd(0x7f0012345678);
+  writer.tip_pge(0x7f0012349999);  // two bytes of it differ from the TIP.PGD's
+  writer.tip_pgd_no_ip();
+  writer.trace_stop();
+  PacketDecoder decoder(bytes, writer.size_bytes());
+  EXPECT_EQ(decoder.next().type, ppt_psb);
+  EXPECT_EQ(decoder.next().type, ppt_tip_pge);
+  const pt_packet disabled = decoder.next();
+  EXPECT_EQ(disabled.type, ppt_tip_pgd);
+  EXPECT_EQ(expand(disabled.payload.ip, 0x401000), 0x7f0012345678U);
+  const pt_packet enabled = decoder.next();
+  EXPECT_EQ(enabled.type, ppt_tip_pge);
+  EXPECT_EQ(enabled.payload.ip.ipc, pt_ipc_update_16);
+  EXPECT_EQ(expand(enabled.payload.ip, 0x7f0012345678), 0x7f0012349999U);
+  const pt_packet suppressed = decoder.next();
+  EXPECT_EQ(suppressed.type, ppt_tip_pgd);
+  EXPECT_EQ(suppressed.payload.ip.ipc, pt_ipc_suppressed);
+  EXPECT_EQ(decoder.next().type, ppt_stop);
+  EXPECT_TRUE(decoder.at_end());
+}
+
 TEST(PacketWriter, APathAndItsTipReadBackWhateverIsPending) {
   std::mt19937_64 random(11);
   for (uint32_t pending = 0; pending < 48; ++pending) {
