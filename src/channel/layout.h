@@ -33,7 +33,7 @@
 namespace auxtrail::channel {
 
 inline constexpr uint32_t kMagic = 0x4c585541;  // "AUXL"
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHeaderBytes = kPageBytes;
 inline constexpr uint32_t kSlotCount = 64;
@@ -71,6 +71,7 @@ enum class Reason : uint32_t {
   kAlternateStack,  // a handler on an alternate stack: a signal under the window would use its top
   kInterposed,      // a function of the unit's own, in front of libc's
   kSignal,          // continuous tracing: a signal for the program is due
+  kTraceStop,       // an address filter ended the thread's trace for good
   kCount
 };
 inline constexpr size_t kReasonCount = static_cast<size_t>(Reason::kCount);
@@ -110,6 +111,14 @@ struct Sampler {
   uint32_t group = 0;  // samplers of the same one read each other's counts; 0: of none
 };
 inline constexpr size_t kMaxSamplers = 32;
+// Whether the unit counts it itself.
+constexpr bool is_counted(const Sampler& sampler) {
+  return sampler.kind == Sampler::kBranches || sampler.kind == Sampler::kInstructions;
+}
+
+// The leader's address filters, as PERF_EVENT_IOC_SET_FILTER has them (event/addr_filter.h).
+inline constexpr size_t kMaxFilterPathBytes = 384;  // the unit reads mappings line by line
+inline constexpr size_t kMaxFilterTextBytes = 4 * (kMaxFilterPathBytes + 64);
 
 enum class TraceMode : uint32_t {
   kSample,    // AUX samples
@@ -134,6 +143,8 @@ struct SessionConfig {
   uint32_t end_by_trap = 0;       // 1: every window, for tests (else where a stub can't end it)
   uint32_t continuous = 0;        // 1: threads are traced all the time, not from each overflow on
   uint32_t psb_period_bytes = 0;  // of continuous tracing
+  uint32_t filter_bytes = 0;      // of `filters`; continuous tracing only
+  char filters[kMaxFilterTextBytes] = {};
 };
 
 // Unit -> recorder, one message, with SCM_RIGHTS {memfd, the triggers' descriptors, the entry

@@ -28,6 +28,7 @@ inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {
     "alternate stack",
     "interposed call",
     "signal",
+    "trace stop",
 };
 
 inline constexpr std::array<std::string_view, kDeclinedCount> kDeclinedNames = {

@@ -1,6 +1,7 @@
 // See branch_log.h. Signal safe; compiled without vector registers.
 #include "unit/branch_log.h"
 
+#include "unit/address_filters.h"
 #include "unit/code_cache.h"
 #include "unit/continuous.h"
 #include "unit/session.h"
@@ -114,6 +115,13 @@ void write_entries(Thread& thread, const LogEntry* entry, const LogEntry* end, u
   thread.window_branches += traced;
 }
 
+// For how many of its like an exit of the thread's next log stands; 0: nothing is learned of it.
+uint32_t learning_weight(uint32_t drains) {
+  if (session.config.continuous == 0) return 0;
+  if (drains < kLearnsAll) return 1;
+  return drains % kLearnsEvery == 0 ? kLearnsEvery : 0;
+}
+
 }  // namespace
 
 void write_way(pt::PacketWriter& writer, ReturnStack& returns, const Way& way) {
@@ -122,12 +130,18 @@ void write_way(pt::PacketWriter& writer, ReturnStack& returns, const Way& way) {
   writer.tnt(path_outcomes(way.path), path_count(way.path));
 }
 
+void learn_exit(Thread& thread, LogWord word, uint64_t target, uint32_t weight) {
+  note_exit(thread, word, target, weight);
+}
+
 void drain(Thread& thread, uint64_t position) {
   const auto* const entry = reinterpret_cast<const LogEntry*>(thread.log_start);
   const auto* const end = reinterpret_cast<const LogEntry*>(position);
-  const uint32_t drains = thread.drains++;
-  if (session.config.continuous != 0 && (drains < kLearnsAll || drains % kLearnsEvery == 0)) {
-    write_entries<true>(thread, entry, end, drains < kLearnsAll ? 1 : kLearnsEvery);
+  const uint32_t weight = learning_weight(thread.drains++);
+  if (address_filters.active()) {
+    write_filtered(thread, entry, end, weight);
+  } else if (weight != 0) {
+    write_entries<true>(thread, entry, end, weight);
   } else {
     write_entries<false>(thread, entry, end, 0);
   }

@@ -36,6 +36,11 @@ static_assert(kIndirectUnits * kMaxUnitBytes6 >=
 inline constexpr size_t kMaxPackedUnitBytes = 6;
 static_assert(kPackedUnits * kMaxPackedUnitBytes >=
               kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes);
+// A direct exit in filtered trace: its outcomes, a byte for what is flushed unfilled, then what
+// ends the trace, FUP and TIP.PGD; or what begins it.
+inline constexpr size_t kFilteredUnits = 2;
+static_assert(kFilteredUnits * kMaxPackedUnitBytes >=
+              kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes + 1);
 inline constexpr size_t kViaUnits = 2;
 static_assert(kViaUnits * kMaxPackedUnitBytes >=
               kMaxPathBits / 6 + 2 + pt::PacketWriter::kMaxTipBytes);
@@ -47,7 +52,8 @@ inline constexpr size_t kLogUnits = 512;
 inline constexpr size_t kLogAlignment = 65536;
 inline constexpr size_t kMaxEntryUnits = 16;
 static_assert(kIndirectUnits <= kMaxEntryUnits &&
-              kPackedUnits + kMaxVias * kViaUnits <= kMaxEntryUnits);
+              kPackedUnits + kMaxVias * kViaUnits <= kMaxEntryUnits &&
+              kFilteredUnits + kMaxVias * kViaUnits <= kMaxEntryUnits);
 inline constexpr size_t kLogOverrunBytes = kMaxEntryUnits * sizeof(LogEntry);
 static_assert(kLogOverrunBytes < 256 && kLogUnits * sizeof(LogEntry) <= kLogAlignment - 256);
 
@@ -60,6 +66,11 @@ inline constexpr uint32_t kLearnsEvery = 8;
 
 // Turns the log up to `position` into packets.
 void drain(Thread& thread, uint64_t position);
+// The same of some entries where address filters say what is traced (filtered_log.cc); each exit
+// stands for `weight` of its like, if that is not 0.
+void write_filtered(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight);
+// Lets hot_code.cc know of an exit that was taken. `target` is an indirect exit's.
+void learn_exit(Thread& thread, LogWord word, uint64_t target, uint32_t weight);
 // The packets of what happened in a superblock.
 void write_way(pt::PacketWriter& writer, ReturnStack& returns, const Way& way);
 // Empties the log for the next `units` entries.

@@ -30,6 +30,9 @@ void continuous_psb(Thread& thread, uint64_t pc) {
   thread.psb_due_bytes = SIZE_MAX;
 }
 
+void continuous_trace_on(Thread&, uint64_t) { FAIL() << "nothing is filtered"; }
+void continuous_trace_stop(Thread&) { FAIL() << "nothing is filtered"; }
+
 namespace {
 
 using channel::Reason;

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include "unit/address_filters.h"
 #include "unit/clock.h"
 #include "unit/session.h"
 #include "unit/sys.h"
@@ -152,13 +153,14 @@ void CodeCache::insert(Block& block) {
 
 namespace {
 
-Translator::Options translator_options(bool hot) {
-  const bool continuous = session.config.continuous != 0;
-  return {.continuous = continuous,
-          .compress_returns = (session.config.leader.config & kNoReturnCompression) == 0,
-          .reach = hot          ? Translator::kHot
-                   : continuous ? Translator::kContinuous
-                                : Translator::kWindow};
+Translator::Options translator_options(uint64_t pc, bool hot) {
+  Translator::Options options;
+  options.continuous = session.config.continuous != 0;
+  options.compress_returns = (session.config.leader.config & kNoReturnCompression) == 0;
+  if (options.continuous) options.reach = hot ? Translator::kHot : Translator::kContinuous;
+  options.filtered = address_filters.active();
+  if (options.filtered) options.same_filter = address_filters.ranges().around(pc);
+  return options;
 }
 
 }  // namespace
@@ -204,7 +206,7 @@ Block* CodeCache::translate(Segment& segment, uint64_t pc, bool hot, channel::Re
   Translator translator(*this, segment, *arena, marks_ + mark_count_,
                         {exits_ + exit_count_, passages_ + exit_count_, details_ + exit_count_,
                          exit_count_, vias_ + via_count_, via_count_});
-  if (!translator.translate(pc, &fresh, translator_options(hot))) {
+  if (!translator.translate(pc, &fresh, translator_options(pc, hot))) {
     *why = translator.refusal();
     return nullptr;
   }

@@ -191,6 +191,7 @@ class CodeCache {
   Block* translate(Segment& segment, uint64_t pc, bool hot, channel::Reason* why);
   bool judge(const Block& block);
   [[nodiscard]] BranchBias::Place place_of(const Block& block, const PassageDetails& details) const;
+  bool may_hold(const Block& block, uint64_t target);
   bool judge_indirect(const Block& block, uint32_t number);
   static void redirect(Block& old, const Block& fresh);
   void reread_map();

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include "unit/address_filters.h"
 #include "unit/rseq.h"
 #include "unit/sys.h"
 
@@ -142,9 +143,13 @@ bool CodeMap::refresh(void (*gone)(const Segment&, void*), void* closure) {
       sys::call(SYS_openat, AT_FDCWD, sys::arg("/proc/self/maps"), O_RDONLY | O_CLOEXEC);
   if (sys::is_error(fd)) return false;
   next_count_ = 0;
+  address_filters.begin_mappings();
   LineReader reader(static_cast<int>(fd));
   while (const char* text = reader.next()) {
     const MapsLine line = parse(text);
+    if (line.exec && line.path != nullptr) {
+      address_filters.add_mapping(line.path, line.start, line.end, line.offset);
+    }
     const bool file_backed =
         line.inode != 0 && !line.shared && line.path != nullptr && !line.deleted;
     if (!line.exec || line.write || !(file_backed || line.vdso)) continue;
@@ -180,7 +185,25 @@ bool CodeMap::refresh(void (*gone)(const Segment&, void*), void* closure) {
   }
   for (size_t j = 0; j < next_count_; ++j) segments_[j] = next_[j];
   count_ = next_count_;
+  take_over_filters(gone, closure);
   return true;
+}
+
+// Superblocks end where a range does: where one comes or goes they are made again.
+void CodeMap::take_over_filters(void (*gone)(const Segment&, void*), void* closure) {
+  struct Listener {
+    CodeMap* map;
+    void (*gone)(const Segment&, void*);
+    void* closure;
+  } listener{this, gone, closure};
+  const auto changed = [](const AddressRange& range, void* told) {
+    const auto& to = *static_cast<const Listener*>(told);
+    for (size_t i = 0; i < to.map->count_ && to.gone != nullptr; ++i) {
+      const Segment& segment = to.map->segments_[i];
+      if (segment.start < range.end && range.start < segment.end) to.gone(segment, to.closure);
+    }
+  };
+  address_filters.end_mappings(changed, &listener);
 }
 
 bool CodeMap::knows(uint64_t start, uint64_t end, uint64_t key) const {

@@ -34,9 +34,10 @@ class CodeMap {
   static constexpr size_t kMaxPatched = 128;
   static constexpr size_t kMaxInitial = 256;
 
-  // Reads /proc/self/maps anew (and the restartable sequences of code that is new, see rseq.h).
-  // Segments that vanished or changed are reported to `gone` (may be null) so that
-  // their translations can be dropped. False if the file can't be read.
+  // Reads /proc/self/maps anew (and the restartable sequences of code that is new, see rseq.h; and
+  // where the address filters' files lie). Segments that vanished or changed, or that are filtered
+  // otherwise, are reported to `gone` (may be null) so that their translations can be dropped.
+  // False if the file can't be read.
   bool refresh(void (*gone)(const Segment&, void*), void* closure);
 
   // Code in [start, end) was there when the unit started: no dlclose removes it.
@@ -66,6 +67,7 @@ class CodeMap {
   [[nodiscard]] bool knows(uint64_t start, uint64_t end, uint64_t key) const;
   [[nodiscard]] bool has_part_of(const Segment& old) const;
   [[nodiscard]] bool is_initial(uint64_t start) const;
+  void take_over_filters(void (*gone)(const Segment&, void*), void* closure);
   void add(uint64_t start, uint64_t end, uint64_t key);
   void add_without_patched(uint64_t start, uint64_t end, uint64_t key);
 

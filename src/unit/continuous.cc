@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include "unit/address_filters.h"
 #include "unit/clock.h"
 #include "unit/code_cache.h"
 #include "unit/context.h"
@@ -18,6 +19,7 @@
 namespace auxtrail::unit {
 
 using channel::Reason;
+using Place = TracedRanges::Place;
 
 namespace {
 
@@ -103,26 +105,42 @@ void commit(Thread& thread) {
   thread.window_branches = 0;
 }
 
-// Tracing goes on at `pc`.
+// Tracing goes on at `pc`, if that is not filtered out.
 void switch_on(Thread& thread, uint64_t pc) {
-  thread.returns.clear();
-  if (thread.writer.size_bytes() >= thread.psb_due_bytes) {
-    note_psb(thread);
-    thread.writer.begin(pc, next_tsc(thread, now_ns()));
-  } else {
-    thread.writer.tip_pge(pc);
-  }
+  const auto place = address_filters.active() ? address_filters.at(pc) : Place::kTraced;
+  if (place == Place::kTraceStop) continuous_trace_stop(thread);
+  if (place == Place::kTraced && !thread.trace_stopped) continuous_trace_on(thread, pc);
   commit(thread);
 }
 
-// The packets lead to `pc`, where tracing is off: samples with the newest of them.
+// An interruption, if anything is being traced.
+void switch_off(Thread& thread, uint64_t pc, const Way& way = kEmptyWay) {
+  if (!thread.packet_en) return;
+  drain_way(thread, way);
+  thread.writer.end(pc);
+  thread.packet_en = false;
+}
+
+// A sample needs something to decode, if there is no trace that it could have.
+void write_position(Thread& thread, uint64_t pc) {
+  const bool filtered = address_filters.active();
+  if (filtered && session.config.mode != channel::TraceMode::kSample) return;
+  // Outside of all ranges this may go on for long: each sample has its own position alone.
+  if (filtered) thread.pt.begin_window();
+  note_psb(thread);
+  thread.writer.position_only(pc, next_tsc(thread, now_ns()));
+  commit(thread);
+  if (!filtered) return;
+  thread.history_has_psb = false;
+  thread.since_psb = static_cast<int64_t>(window_config.psb_period_bytes);
+  schedule_psb(thread);
+}
+
+// The packets lead to `pc`, or to where the program left what is traced; tracing is off: samples
+// with the newest of them.
 void write_samples(Thread& thread, uint64_t pc, uint32_t samplers) {
   commit(thread);
-  if (!thread.history_has_psb) {
-    note_psb(thread);
-    thread.writer.position_only(pc, next_tsc(thread, now_ns()));
-    commit(thread);
-  }
+  if (!thread.history_has_psb) write_position(thread, pc);
   for (uint32_t left = samplers; left != 0; left &= left - 1) {
     write_sample(thread, pc, static_cast<uint32_t>(__builtin_ctz(left)));
   }
@@ -138,13 +156,13 @@ void sample(Thread& thread, uint64_t pc) {
 // The thread ran natively up to `pc`, so the packets say no more than that.
 void sample_position(Thread& thread, uint64_t pc) {
   switch_on(thread, pc);
-  thread.writer.end(pc);
+  switch_off(thread, pc);
   sample(thread, pc);
 }
 
 // From a stub, at `pc`, with all that led there in the packets.
 void sample_from_stub(Thread& thread, uint64_t pc) {
-  thread.writer.end(pc);
+  switch_off(thread, pc);
   sample(thread, pc);
   switch_on(thread, pc);
 }
@@ -231,6 +249,7 @@ void continuous_begin(Thread& thread, ucontext_t& context) {
   thread.window_branches = 0;
   thread.gate_rsp = 0;
   thread.stepping = false;
+  thread.packet_en = false;
   auto* const at = reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes));
   if (thread.engine.aux().written() == 0) {  // what another thread left in the writer is not ours
     thread.writer = pt::PacketWriter(at);
@@ -240,6 +259,7 @@ void continuous_begin(Thread& thread, ucontext_t& context) {
     thread.writer.continue_in(at);
   }
   if (thread.samples_due != 0) sample_position(thread, pc);
+  if (thread.trace_stopped) return;
   Reason why = Reason::kFull;
   const Block* const block = can_enter(context, &why) ? block_to_enter(thread, pc, &why) : nullptr;
   if (block == nullptr) return count(thread, why);
@@ -251,7 +271,7 @@ void continuous_begin(Thread& thread, ucontext_t& context) {
 }
 
 void continuous_counted_sample(Thread& thread, uint64_t pc, uint32_t samplers) {
-  thread.writer.end(pc);
+  switch_off(thread, pc);
   write_samples(thread, pc, samplers);
   switch_on(thread, pc);
 }
@@ -308,7 +328,8 @@ void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& con
   }
 }
 
-void continuous_pause(Thread& thread, uint64_t pc, Reason reason) {
+void continuous_pause(Thread& thread, uint64_t pc, const Way& way, Reason reason) {
+  switch_off(thread, pc, way);
   thread.last_pc = pc;
   if (thread.samples_due != 0) {
     sample(thread, pc);
@@ -318,6 +339,24 @@ void continuous_pause(Thread& thread, uint64_t pc, Reason reason) {
   if (reason == Reason::kFull) return;
   begin_native(thread);
   count(thread, reason);
+}
+
+void continuous_trace_on(Thread& thread, uint64_t pc) {
+  thread.returns.clear();
+  thread.packet_en = true;
+  if (thread.writer.size_bytes() < thread.psb_due_bytes) return thread.writer.tip_pge(pc);
+  // What there was of positions is history no more.
+  if (!thread.history_has_psb && address_filters.active()) thread.pt.begin_window();
+  note_psb(thread);
+  thread.writer.begin(pc, next_tsc(thread, now_ns()));
+}
+
+void continuous_trace_stop(Thread& thread) {
+  thread.packet_en = false;
+  if (thread.trace_stopped) return;
+  thread.trace_stopped = true;
+  thread.writer.trace_stop();
+  count(thread, Reason::kTraceStop);
 }
 
 void continuous_psb(Thread& thread, uint64_t pc) {
@@ -339,11 +378,14 @@ void improve_hot_code(Thread& thread) {
 }
 
 Reason continuous_refill(Thread& thread, uint64_t pc) {
-  if (thread.writer.size_bytes() >= thread.psb_due_bytes) continuous_psb(thread, pc);
+  if (thread.packet_en && thread.writer.size_bytes() >= thread.psb_due_bytes) {
+    continuous_psb(thread, pc);
+  }
   commit(thread);
   start_stretch(thread);
   improve_hot_code(thread);
   if (thread.samples_due != 0) sample_from_stub(thread, pc);
+  if (thread.trace_stopped) return Reason::kFull;  // natively from here on: that was counted
   return signals_wait(thread) ? Reason::kSignal : Reason::kCount;
 }
 
@@ -353,8 +395,11 @@ uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
   if (!is_plain || !fits_gate(thread)) return end_from_stub(thread, pc, Reason::kSyscall);
   drain_log(thread);
   count_system_call(thread);
-  thread.writer.flush_tnt();
-  thread.writer.tip_pgd_no_ip();
+  if (thread.packet_en) {
+    thread.packet_en = false;
+    thread.writer.flush_tnt();
+    thread.writer.tip_pgd_no_ip();
+  }
   commit(thread);
   start_stretch(thread);
   make_system_call(thread, pc);

@@ -17,10 +17,6 @@ namespace {
 
 using channel::Sampler;
 
-bool is_counted(const Sampler& sampler) {
-  return sampler.kind == Sampler::kBranches || sampler.kind == Sampler::kInstructions;
-}
-
 uint64_t count_of(const Sampler& sampler, const Counts& counts) {
   return sampler.kind == Sampler::kBranches ? counts.branches : counts.insns;
 }

@@ -42,6 +42,8 @@ std::vector<Taken> taken;
 
 // As continuous.cc has them, without a sample.
 void continuous_psb(Thread& thread, uint64_t /*pc*/) { thread.psb_due_bytes = SIZE_MAX; }
+void continuous_trace_on(Thread&, uint64_t) { FAIL() << "nothing is filtered"; }
+void continuous_trace_stop(Thread&) { FAIL() << "nothing is filtered"; }
 void continuous_counted_sample(Thread& thread, uint64_t pc, uint32_t samplers) {
   taken.push_back({pc, samplers, thread.counting.counts.insns, thread.counting.counts.branches});
   thread.writer.end(pc);

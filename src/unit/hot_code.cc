@@ -6,6 +6,7 @@
 // left more often than it stayed is followed the other way from now on (branch_bias.h), an indirect
 // branch at the end to where it leads, and a superblock with such a one is replaced. Signal safe;
 // compiled without vector registers.
+#include "unit/address_filters.h"
 #include "unit/code_cache.h"
 
 namespace auxtrail::unit {
@@ -30,6 +31,14 @@ BranchBias::Place CodeCache::place_of(const Block& block, const PassageDetails& 
   return {.first_pc = block.pc, .insns = details.insns, .pc = pc_of(block, branch)};
 }
 
+// Whether the superblock made anew could go on there: in the same segment, and filtered alike.
+bool CodeCache::may_hold(const Block& block, uint64_t target) {
+  if (map_.find(target) != map_.find(block.pc)) return false;
+  if (!address_filters.active()) return true;
+  const AddressRange same = address_filters.ranges().around(block.pc);
+  return target >= same.start && target < same.end;
+}
+
 // Of an indirect exit that was taken more often than not: whether its superblock should go on where
 // that leads. With others behind it, it does so already, and had better not.
 bool CodeCache::judge_indirect(const Block& block, uint32_t number) {
@@ -45,7 +54,7 @@ bool CodeCache::judge_indirect(const Block& block, uint32_t number) {
   const uint64_t target = details.seen & kTargetMask;
   if (details.seen / (kTargetMask + 1) < kLeastInARow) return false;
   if (passages_[number].via_count == kMaxVias || target == block.pc) return false;
-  if (map_.find(target) != map_.find(block.pc)) return false;
+  if (!may_hold(block, target)) return false;
   bias_.set_target(place, target);
   return true;
 }

@@ -70,7 +70,14 @@ struct PassageDetails {
   // Where an indirect one led last: the target, and above its 48 bits how often in a row.
   uint64_t seen;
   uint32_t insns;     // of the program, from the superblock's first up to here
-  uint32_t branches;  // of these
+  uint16_t branches;  // of these
+  // What a direct one leaves the superblock with, for address filters: that may be where the trace
+  // ends.
+  enum By : uint8_t {
+    kSequence,     // nothing: the next instruction comes, also behind a conditional not taken
+    kBranch,       // a jump or call
+    kConditional,  // the way's last outcome, taken
+  } by;
 };
 static_assert(sizeof(PassageDetails) == 40);
 

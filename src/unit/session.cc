@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <time.h>
 
+#include "unit/address_filters.h"
 #include "unit/code_cache.h"
 #include "unit/signals.h"
 #include "unit/sys.h"
@@ -208,6 +209,7 @@ void open_triggers(Hello& hello, int* descriptors, size_t& count) {
 
 bool start_on(int fd) {
   if (!receive_config(fd, &session.config)) return false;
+  if (!address_filters.set(session.config)) return false;
   configure_windows(session.config);
   const size_t bytes = channel::memory_bytes(session.config.data_pages, session.config.aux_pages);
   std::byte* memory = nullptr;
@@ -287,7 +289,10 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   thread.leaving = false;
   thread.delivering = false;
   thread.pt.windowed = true;
+  thread.pt.unit.caps = abi::kSoftwareUnitCaps;
   thread.history_has_psb = false;
+  thread.packet_en = false;
+  thread.trace_stopped = false;
   thread.code_changes = code_cache.code_changes();
   thread.choked = false;
   slot.header->aux_written.store(0);

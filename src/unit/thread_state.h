@@ -108,6 +108,8 @@ struct Thread {
   uint32_t hot_exits[8];
   uint32_t hot_exit_count;
   bool history_has_psb;
+  bool packet_en;         // packets are written: the SDM's PacketEn
+  bool trace_stopped;     // in the range of a TraceStop filter, for good
   bool choked;            // full trace: there is no room, and what is written is lost
   uint32_t code_changes;  // that the history does not reach beyond
   uint64_t last_pc;       // where tracing ended last

@@ -41,6 +41,9 @@ Translator::Translator(CodeCache& cache, const Segment& segment, CodeCache::Aren
 
 bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
   options_ = options;
+  const AddressRange& same = options.same_filter;
+  bounds_ = {segment_.start > same.start ? segment_.start : same.start,
+             segment_.end < same.end ? segment_.end : same.end};
   emit_.align(16);
   start_ = emit_.here();
   if (options_.continuous) emit_.code(0x0f, 0x1f, 0x44, 0x00, 0x00);  // kEntryBytes of nop
@@ -51,7 +54,7 @@ bool Translator::translate(uint64_t pc, Block* block, const Options& options) {
       leave(pc_, Exit::kLogged, Reason::kFull);
       break;
     }
-    if (pc_ < segment_.start || pc_ >= segment_.end) {  // ran off the segment's end
+    if (!is_within(pc_)) {  // ran off the segment's or the filter's end
       if (insns_ == 0) return refuse(Reason::kForeignCode), false;
       leave(pc_, Exit::kLogged, Reason::kFull);
       break;
@@ -112,7 +115,9 @@ Translator::Step Translator::step(const Insn& insn) {
     case InsnClass::kCallIndirect:
       return indirect(insn);
     case InsnClass::kReturn:
-      return return_count_ != 0 ? paired_return(insn) : indirect(insn);
+      // Behind a call that ends what the superblock may hold comes nothing that could be followed.
+      return return_count_ != 0 && is_within(returns_[return_count_ - 1]) ? paired_return(insn)
+                                                                          : indirect(insn);
     case InsnClass::kSyscall:
       return refuse(Reason::kSyscall);
     case InsnClass::kFar:
@@ -203,7 +208,7 @@ void Translator::conditional(const Insn& insn) {
       options_.continuous ? cache_.bias_.get(place(insns_ + 1)) : BranchBias::Way::kUnknown;
   const bool likely_taken =
       bias == BranchBias::Way::kUnknown ? taken <= pc_ : bias == BranchBias::Way::kTaken;
-  const bool follow_taken = likely_taken && taken >= segment_.start && taken < segment_.end;
+  const bool follow_taken = likely_taken && is_within(taken);
   mark(insn, false);
   emit_.pad_for_field(2);
   emit_.code(0x0f, 0x80 | ((insn.opcode & 0x0f) ^ static_cast<uint32_t>(follow_taken)));
@@ -223,10 +228,12 @@ void Translator::loop(const Insn& insn) {
 }
 
 // The number of a new way out, at the end of `path`.
-uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
+uint32_t Translator::new_passage(Path path, Passage::Kind kind, PassageDetails::By by) {
   Passage& passage = room_.passages[exit_count_];
+  const size_t direct_units = options_.filtered ? kFilteredUnits : 1;
   const size_t indirect_units = options_.continuous ? kPackedUnits : kIndirectUnits;
-  const size_t units = (kind == Passage::kDirect ? 1 : indirect_units) + kViaUnits * via_count_;
+  const size_t units =
+      (kind == Passage::kDirect ? direct_units : indirect_units) + kViaUnits * via_count_;
   passage = {.outcomes = static_cast<uint16_t>(path_outcomes(path)),
              .outcome_count = static_cast<uint8_t>(path_count(path)),
              .kind = kind,
@@ -241,7 +248,8 @@ uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
     PassageDetails& details = room_.details[exit_count_];
     details.seen = 0;
     details.insns = insns_;
-    details.branches = branches_;
+    details.branches = static_cast<uint16_t>(branches_);
+    details.by = by;
     for (uint32_t i = 0; i < return_count_; ++i) details.returns_to[i] = returns_[i];
   }
   return room_.first + exit_count_++;
@@ -252,7 +260,9 @@ uint32_t Translator::new_passage(Path path, Passage::Kind kind) {
 void Translator::side_exit(uint64_t target, bool taken, uint8_t* field) {
   path_ = path_ << 1 | static_cast<uint32_t>(!taken);
   ++outcome_count_;
-  const uint32_t number = new_passage(path_ ^ 1, Passage::kDirect);
+  const uint32_t number =
+      new_passage(path_ ^ 1, Passage::kDirect,
+                  taken ? PassageDetails::kConditional : PassageDetails::kSequence);
   room_.exits[number - room_.first] = {.target = target & kTargetMask,
                                        .reason = 0,
                                        .field = reinterpret_cast<uint64_t>(field) & kTargetMask,
@@ -261,8 +271,8 @@ void Translator::side_exit(uint64_t target, bool taken, uint8_t* field) {
 
 // Goes on with the code at `target` in the same superblock where that is possible.
 Translator::Step Translator::follow(uint64_t target) {
-  if (target < segment_.start || target >= segment_.end || target == first_pc_) {
-    leave(target, Exit::kLogged, Reason::kFull);
+  if (!is_within(target) || target == first_pc_) {
+    leave(target, Exit::kLogged, Reason::kFull, PassageDetails::kBranch);
     return Step::kEnded;
   }
   pc_ = target;
@@ -338,7 +348,9 @@ Translator::Step Translator::indirect(const Insn& insn) {
   }
   const bool compressed = is_return && options_.compress_returns && options_.continuous;
   const uint32_t number = new_passage(path_, compressed ? Passage::kReturn : Passage::kIndirect);
-  const uint64_t target = options_.continuous ? cache_.bias_.target(place(insns_)) : 0;
+  // A return from a call of this superblock is here only if it can't be followed.
+  const bool may_follow = options_.continuous && !(is_return && return_count_ != 0);
+  const uint64_t target = may_follow ? cache_.bias_.target(place(insns_)) : 0;
   if (is_likely(target)) return follow_indirect(insn, target, number);
   log_indirect(number, Saved::kRax);
   return Step::kEnded;
@@ -347,7 +359,7 @@ Translator::Step Translator::indirect(const Insn& insn) {
 // Whether a superblock may go on at the target of an indirect branch.
 bool Translator::is_likely(uint64_t target) const {
   return target > BranchBias::kNone && via_count_ != kMaxVias && target != first_pc_ &&
-         target >= segment_.start && target < segment_.end;
+         is_within(target);
 }
 
 // The branch of that exit, with its target in rax, led there so far.
@@ -439,8 +451,8 @@ void Translator::log_indirect(uint32_t number, Saved saved) {
 }
 
 // The way to another superblock (or, as kEnd, out of the window).
-void Translator::leave(uint64_t target, Exit::State state, Reason reason) {
-  const uint32_t number = new_passage(path_, Passage::kDirect);
+void Translator::leave(uint64_t target, Exit::State state, Reason reason, PassageDetails::By by) {
+  const uint32_t number = new_passage(path_, Passage::kDirect, by);
   const LogWord word(number, room_.passages[number - room_.first]);
   const uint8_t* field = emit_logged_exit(emit_, tls_, word, arena_.logged_stub, nullptr);
   room_.exits[number - room_.first] = {.target = target & kTargetMask,

@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "isa/insn.h"
+#include "unit/address_filters.h"
 #include "unit/code_cache.h"
 #include "unit/tls_offsets.h"
 
@@ -70,6 +71,10 @@ class Translator {
     // same superblock, in continuous trace all.
     bool compress_returns = false;
     Reach reach = kWindow;
+    // Filtered trace: a superblock is traced as a whole or not at all, and its ways out tell how
+    // they leave it.
+    AddressRange same_filter{0, ~uint64_t{0}};  // the addresses that are filtered as its first
+    bool filtered = false;
   };
   // Fills `block` (all but first_mark). False if not even the first instruction can be translated.
   bool translate(uint64_t pc, Block* block, const Options& options);
@@ -102,6 +107,9 @@ class Translator {
   bool fix_displacement(const isa::Insn& insn, uint8_t* copied, size_t disp_offset, size_t length);
   void conditional(const isa::Insn& insn);
   void loop(const isa::Insn& insn);
+  [[nodiscard]] bool is_within(uint64_t pc) const {
+    return pc >= bounds_.start && pc < bounds_.end;
+  }
   Step follow(uint64_t target);
   void push_return_address(uint64_t address);
   void expect_return(uint64_t address);
@@ -118,9 +126,11 @@ class Translator {
   void move_stack(uint32_t bytes);
   enum class Saved : uint8_t { kRax, kRaxAndRcx };
   void log_indirect(uint32_t number, Saved saved);
-  uint32_t new_passage(Path path, Passage::Kind kind);
+  uint32_t new_passage(Path path, Passage::Kind kind,
+                       PassageDetails::By by = PassageDetails::kSequence);
   void side_exit(uint64_t target, bool taken, uint8_t* field);
-  void leave(uint64_t target, Exit::State state, channel::Reason reason);
+  void leave(uint64_t target, Exit::State state, channel::Reason reason,
+             PassageDetails::By by = PassageDetails::kSequence);
   void finish();
 
   CodeCache& cache_;
@@ -137,6 +147,7 @@ class Translator {
   uint32_t insns_ = 0;
   uint32_t branches_ = 0;  // of these
   Options options_;
+  AddressRange bounds_;  // what the superblock may hold: of the segment, filtered as its first
   Path path_ = kEmptyPath;
   ExitRoom room_;
   uint32_t exit_count_ = 0;

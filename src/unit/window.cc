@@ -291,9 +291,9 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, const Way& way
     context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(abort);
   }
   drain_log(thread);
-  drain_way(thread, way);
+  if (session.config.continuous != 0) return continuous_pause(thread, pc, way, reason);
+  write_way(thread.writer, thread.returns, way);
   thread.writer.end(pc);
-  if (session.config.continuous != 0) return continuous_pause(thread, pc, reason);
   deliver_sample(thread, pc, reason);
 }
 

@@ -94,6 +94,34 @@ SHAPE(shape_nested)
         ret
 3:      ret
 
+SHAPE(shape_filtered)  // what is traced in filtered_log_test.cc, up to shape_outside
+        testq   %rdi, %rdi
+        je      shape_outside
+        incq    %rax
+        ret
+SHAPE(shape_filtered_jump)
+        incq    %rax
+        jmp     shape_outside
+SHAPE(shape_filtered_call)
+        call    shape_outside
+SHAPE(shape_filtered_after)
+        ret
+SHAPE(shape_filtered_local)
+        call    4f
+        je      shape_filtered
+SHAPE(shape_filtered_local_end)
+        ret
+4:      ret
+SHAPE(shape_filtered_not_taken)
+        testq   %rdi, %rdi
+        je      shape_filtered
+SHAPE(shape_outside)
+        ret
+SHAPE(shape_outside_falls)  // and ends the trace from the next on
+        incq    %rax
+SHAPE(shape_stopped)
+        ret
+
 SHAPE(shape_reads_pc)
         call    1f
 1:      popq    %rax
