@@ -20,6 +20,11 @@ uint64_t period_of(const abi::Sample& sample, const perfdata::Event& event) {
   return event.attr.freq == 0 && event.attr.sample_period != 0 ? event.attr.sample_period : 1;
 }
 
+TraceFilters filters_of(perfdata::Reader& reader) {
+  const auto& info = reader.auxtrace_info();
+  return info && info->intel_pt ? TraceFilters(info->intel_pt->filter) : TraceFilters();
+}
+
 bool in_kernel(const abi::Sample& sample) {
   return (sample.misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL;
 }
@@ -29,7 +34,8 @@ bool in_kernel(const abi::Sample& sample) {
 SampleWalk::SampleWalk(Recording& recording, WalkOptions options)
     : recording_(recording),
       options_(std::move(options)),
-      history_({.blocks = options_.blocks, .errors = true}) {
+      history_({.blocks = options_.blocks, .errors = true}),
+      filters_(filters_of(recording.reader())) {
   if (options_.decode) decoder_ = decode::make_libipt_decoder(recording.trace_config());
 }
 
@@ -76,8 +82,10 @@ bool SampleWalk::visit_sample(const perfdata::DataRecord& record, const SampleVi
   decode(sample, *code);
   seen_ = {};
   if (decoder_ && options_.overlaps) find_seen(record, sample, *code);
+  const bool untraced =
+      !filters_.empty() && (filters_.exclude(*code, sample.ip) || filters_.stopped(sample.aux));
   return visitor({record, *record.event, sample, period_of(sample, *record.event), time_ns, *code,
-                  *ip_code, overflow_ip(sample), history_, decoded_, seen_});
+                  *ip_code, overflow_ip(sample), history_, decoded_, seen_, untraced});
 }
 
 uint64_t SampleWalk::overflow_ip(const abi::Sample& sample) const {

@@ -20,6 +20,7 @@
 
 #include "analysis/full_trace.h"
 #include "analysis/recording.h"
+#include "analysis/trace_filters.h"
 #include "decode/branch_decoder.h"
 #include "history/branch_history.h"
 #include "image/code_map.h"
@@ -51,10 +52,15 @@ struct WalkedSample {
   const history::BranchHistory& history;  // empty without AUX bytes
   const decode::DecodeSummary& decoded;   // all zero without AUX bytes
   SeenBefore seen{};                      // if asked for
+  bool untraced = false;  // it lies where the file's address filters keep the trace off
 
   [[nodiscard]] bool has_history() const { return !sample.aux.empty(); }
   // The decoded history leads up to the sample: its last address is the sample's ip.
   [[nodiscard]] bool ends_at_ip() const { return decoded.final_ip == sample.ip; }
+  // Or it ends before, where the program left what is traced.
+  [[nodiscard]] bool ends_before_filtered_ip() const {
+    return untraced && !ends_at_ip() && !decoded.ends_open;
+  }
 };
 
 // Returns false to stop the walk.
@@ -110,6 +116,7 @@ class SampleWalk {
   std::unique_ptr<decode::BranchDecoder> decoder_;
   std::unordered_map<uint64_t, image::CodeMap> code_maps_;  // by layout id
   history::BranchHistory history_;
+  TraceFilters filters_;
   std::unordered_map<uint32_t, std::span<const std::byte>> previous_aux_;  // by tid
   SeenBefore seen_;
   decode::DecodeSummary decoded_;

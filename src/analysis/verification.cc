@@ -15,7 +15,9 @@ void Verification::add(const WalkedSample& walked) {
   if (walked.decoded.branches == 0) ++without_branches;
 
   const bool failed = walked.decoded.error_count() != 0;
-  const bool elsewhere = !failed && !walked.ends_at_ip();
+  const bool filtered = !failed && walked.ends_before_filtered_ip();
+  const bool elsewhere = !failed && !filtered && !walked.ends_at_ip();
+  if (filtered) ++ends_before_filtered_ip;
   if (failed) ++samples_with_errors;
   if (elsewhere) ++ends_elsewhere;
   if ((!failed && !elsewhere) || failures.size() >= kMaxFailures) return;

@@ -34,7 +34,8 @@ struct Verification {
   uint64_t samples_with_aux = 0;
   uint64_t aux_bytes = 0;
   uint64_t samples_with_errors = 0;
-  uint64_t ends_elsewhere = 0;  // decoded without an error, but not up to the sample's ip
+  uint64_t ends_elsewhere = 0;           // decoded without an error, but not up to the sample's ip
+  uint64_t ends_before_filtered_ip = 0;  // the sample lies where address filters trace nothing
   uint64_t without_branches = 0;
   decode::DecodeSummary decoded;
   std::map<uint64_t, uint64_t> branches_per_sample;  // number of branches -> samples

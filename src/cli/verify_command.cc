@@ -95,6 +95,9 @@ void print_text(TextOutput& out, const Verification& result, const std::string& 
   }
   row("samples with decode errors", result.samples_with_errors);
   row("samples whose history ends elsewhere", result.ends_elsewhere);
+  if (result.ends_before_filtered_ip != 0) {
+    row("  outside the filters: ends before", result.ends_before_filtered_ip);
+  }
   if (result.traced_queues != 0) print_trace(out, result);
   for (const SampleFailure& failure : result.failures) out.print("{}\n", describe(failure));
   if (!damage.empty()) out.print("the file is damaged: {}\n", damage);
@@ -159,6 +162,7 @@ void print_json(TextOutput& out, const Verification& result, const std::string& 
                                        {"decode_errors_by_cause", errors},
                                        {"samples_with_errors", result.samples_with_errors},
                                        {"samples_ending_elsewhere", result.ends_elsewhere},
+                                       {"samples_outside_filters", result.ends_before_filtered_ip},
                                        {"full_trace", trace_json(result)},
                                        {"damage", damage},
                                        {"failures", failures}};

@@ -135,8 +135,14 @@ std::vector<TracedSample> traced_samples(size_t count) {
   return samples;
 }
 
+std::string traced_path() {
+  std::string path;
+  (void)own_mapping(traced_code().main, path);
+  return path;
+}
+
 std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, bool mapped,
-                                   const std::string& version) {
+                                   const std::string& version, const std::string& filter) {
   perfdata::Features features;
   if (!version.empty()) {
     features.version = version;
@@ -146,7 +152,9 @@ std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, boo
       perfdata::testing::intel_pt_events(), features, [&](perfdata::Writer& writer) {
         const auto format = abi::SampleFormat::from_attr(writer.events().front().attr);
         ByteWriter out;
-        perfdata::append_intel_pt_info(out, {});
+        perfdata::IntelPtInfo info;
+        info.filter = filter;
+        perfdata::append_intel_pt_info(out, info);
         append_side_band(out, format, mapped);
         for (const TracedSample& sample : samples) {
           perfdata::testing::append_aux_sample(out, sample.ip, sample.time_ns, sample.aux,

@@ -47,9 +47,11 @@ struct TracedSample {
 std::vector<TracedSample> traced_samples(size_t count);
 
 // A file with COMM "traced" and this process's code mapped at time 0, unless `mapped` is false, and
-// these samples. `version` is what the recording tool says of itself.
+// these samples. `version` is what the recording tool says of itself, `filter` the address filters.
 std::vector<std::byte> traced_file(const std::vector<TracedSample>& samples, bool mapped = true,
-                                   const std::string& version = "");
+                                   const std::string& version = "", const std::string& filter = "");
+// The file of that code.
+std::string traced_path();
 
 // ---- full trace ----
 
