@@ -142,4 +142,13 @@ std::string filter_text(const AddressFilter& filter) {
                      filter.size_bytes, filter.file);
 }
 
+std::string filters_text(const std::vector<AddressFilter>& filters) {
+  std::string text;
+  for (const AddressFilter& filter : filters) {
+    if (!text.empty()) text += ',';
+    text += filter_text(filter);
+  }
+  return text;
+}
+
 }  // namespace auxtrail::record

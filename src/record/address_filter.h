@@ -63,5 +63,7 @@ Result<AddressFilter> resolve_filter(const FilterText& text, const FindSymbol& f
 
 // As perf hands it to the kernel: "filter 0x1040/0x80@/bin/x".
 std::string filter_text(const AddressFilter& filter);
+// All of them, with commas between.
+std::string filters_text(const std::vector<AddressFilter>& filters);
 
 }  // namespace auxtrail::record

@@ -108,6 +108,11 @@ void Collector::finish(const std::vector<std::string>& recorder_command_line) {
   summary_.event_name = plan_.event_name;
   summary_.counted_name = plan_.counted_name;
   summary_.continuous = plan_.config.continuous != 0;
+  for (const AddressFilter& filter : plan_.events.leader.filters) {
+    auto& files = summary_.unmapped_filters;
+    const bool told = std::find(files.begin(), files.end(), filter.file) != files.end();
+    if (!told && !code_files_.has(filter.file)) files.push_back(filter.file);
+  }
   if (kernel_side_band_) summary_.coverage = census_.coverage(plan_.config.inherit_children == 0);
 }
 

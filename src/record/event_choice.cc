@@ -58,7 +58,7 @@ class Chooser {
     AUXTRAIL_TRY(set_rates());
     AUXTRAIL_TRY(take_filters());
     AUXTRAIL_TRY(choose_unit());
-    set_counters();
+    AUXTRAIL_TRY(set_counters());
     return std::move(choice_);
   }
 
@@ -321,13 +321,22 @@ class Chooser {
   }
 
   // The continuous unit counts itself: a hardware counter would count the unit's own instructions.
-  void set_counters() {
-    if (choice_.unit != UnitKind::kContinuous) return;
+  // What it counts it samples in the middle of a superblock, wherever that is.
+  Status set_counters() {
+    if (choice_.unit != UnitKind::kContinuous) return {};
     for (Sampler& sampler : choice_.samplers) {
       if (!unit_can_count(sampler.attr)) continue;
+      if (!choice_.leader.filters.empty()) {
+        return bad(
+            "--filter",
+            fmt::format("the trace unit counts {} itself, and can't do that where it filters",
+                        sampler.name),
+            "leave --filter or that event out, or sample another one, as -e task-clock:u");
+      }
       sampler.counter = sampler.attr.config == PERF_COUNT_HW_INSTRUCTIONS ? Counter::kInstructions
                                                                           : Counter::kBranches;
     }
+    return {};
   }
 
   const RecordOptions& options_;

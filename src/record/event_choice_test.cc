@@ -351,5 +351,21 @@ TEST(EventChoice, AddressFiltersAreTheAuxEvents) {
   EXPECT_THAT(refusal("{intel_pt//u,faults}", options), HasSubstr("no symbols"));
 }
 
+TEST(EventChoice, WhatTheUnitCountsGoesWithoutAddressFilters) {
+  RecordOptions options;
+  options.filters = {{"filter 0x1000/0x80 @/opt/x", 0}};
+  for (const char* event : {"branches:u", "faults,instructions:u", "{intel_pt//u,branches:u}",
+                            "{intel_pt//u,faults:u,instructions:u}:S"}) {
+    options.period = 1;
+    EXPECT_THAT(refusal(event, options), HasSubstr("can't do that where it filters")) << event;
+    options.event = event;
+    EXPECT_FALSE(choose_events(options, machine(true))) << event << " with hardware counters";
+  }
+  EXPECT_TRUE(choose("faults:u,task-clock:u", options));
+  EXPECT_TRUE(choose("cycles:u", options));  // the kernel counts it
+  options.filters.clear();
+  EXPECT_TRUE(choose("branches:u", options));
+}
+
 }  // namespace
 }  // namespace auxtrail::record

@@ -32,6 +32,8 @@ Status keep_old_file(const std::string& path) {
 perfdata::IntelPtInfo intel_pt_info(const SessionPlan& plan) {
   perfdata::IntelPtInfo info;
   info.pmu_type = plan.config.leader.type;
+  // perf needs it to see where branches leave the trace.
+  info.filter = filters_text(plan.events.leader.filters);
   info.snapshot_mode = plan.config.mode == channel::TraceMode::kSnapshot ? 1 : 0;
   if (plan.config.mode != channel::TraceMode::kSample) {
     info.cap_user_time_zero = 1;  // decoded by time: mappings change during the trace

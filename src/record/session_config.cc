@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "abi/attr.h"
+#include "abi/intel_pt.h"
 #include "abi/sample_layout.h"
 #include "record/event_rate.h"
 #include "record/intel_pt_terms.h"
@@ -102,9 +103,6 @@ Status check_values(const RecordOptions& options, const Sampler& sampler) {
 
 // What this version does not record.
 Status check_unit(const RecordOptions& options, const EventChoice& events) {
-  if (!events.leader.filters.empty()) {
-    return cannot_record(options, "this version does not record --filter", "leave it out");
-  }
   if (events.samplers.size() >= channel::kMaxSamplers) {
     return cannot_record(options,
                          fmt::format("more than {} events at once", channel::kMaxSamplers - 1),
@@ -141,6 +139,30 @@ channel::Sampler channel_sampler(const Sampler& sampler) {
   result.attr = sampler_attr(sampler);
   result.group = sampler.read_group;
   return result;
+}
+
+// For the unit, in the kernel's own form.
+Status set_filters(channel::SessionConfig& config, const AuxLeader& leader) {
+  const auto bad = [](std::string where, std::string why, std::string fix) {
+    return fail({"set the address filters", std::move(where), std::move(why), std::move(fix)});
+  };
+  constexpr size_t kRanges = abi::kSoftwareUnitCaps.num_address_ranges;
+  if (leader.filters.size() > kRanges) {
+    return bad(fmt::format("--filter, {} regions", leader.filters.size()),
+               fmt::format("the trace unit has {} address ranges", kRanges),
+               "trace fewer regions, or one that holds several");
+  }
+  for (const AddressFilter& filter : leader.filters) {
+    if (filter.file.size() > channel::kMaxFilterPathBytes) {
+      return bad(filter.file, "the path is too long for the trace unit",
+                 fmt::format("use one of at most {} bytes", channel::kMaxFilterPathBytes));
+    }
+  }
+  const std::string text = filters_text(leader.filters);
+  static_assert(channel::kMaxFilterTextBytes >= kRanges * (channel::kMaxFilterPathBytes + 64));
+  std::memcpy(config.filters, text.data(), text.size());
+  config.filter_bytes = static_cast<uint32_t>(text.size());
+  return {};
 }
 
 // What a program dies of, with how it got there: the newest AUX bytes that any sampler takes.
@@ -212,6 +234,7 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   }
   config.leader = leader_attr(plan.events.leader);
   config.leader_id = kLeaderId;
+  AUXTRAIL_TRY(set_filters(config, plan.events.leader));
   config.data_pages = options.data_pages;
   config.aux_pages = plan.events.aux_pages;
   config.inherit_children = options.inherit ? 1 : 0;

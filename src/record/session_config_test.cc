@@ -232,6 +232,39 @@ TEST(SessionConfig, ManyEvents) {
   EXPECT_THAT(plan.error().message(), HasSubstr("31"));
 }
 
+RecordOptions filtered(const std::string& text) {
+  RecordOptions options;
+  options.event = "intel_pt//u";
+  options.filters.push_back({text, options.event.size()});
+  return options;
+}
+
+TEST(SessionConfig, AddressFiltersGoToTheUnitAsTheKernelWouldHaveThem) {
+  const auto plan = plan_session(
+      filtered("filter 0x1000/0x80 @/nowhere/x, tracestop 32/16 @/nowhere/y"), machine());
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(std::string(plan->config.filters, plan->config.filter_bytes),
+            "filter 0x1000/0x80@/nowhere/x,stop 0x20/0x10@/nowhere/y");
+  EXPECT_EQ(plan->config.continuous, 1U);
+}
+
+TEST(SessionConfig, NoMoreAddressFiltersThanTheUnitHasRanges) {
+  std::string text = "filter 0x1000/0x80@/x";
+  for (int i = 0; i < 3; ++i) text += ",filter 0x1000/0x80@/x";
+  EXPECT_TRUE(plan_session(filtered(text), machine()));
+  const auto five = plan_session(filtered(text + ",tracestop 0x1000/0x80@/x"), machine());
+  ASSERT_FALSE(five);
+  EXPECT_THAT(five.error().message(), HasSubstr("4 address ranges"));
+}
+
+TEST(SessionConfig, PathsOfAddressFiltersHaveALimit) {
+  const std::string longest = "/" + std::string(channel::kMaxFilterPathBytes - 1, 'x');
+  EXPECT_TRUE(plan_session(filtered("filter 0x1000/0x80@" + longest), machine()));
+  const auto longer = plan_session(filtered("filter 0x1000/0x80@" + longest + "x"), machine());
+  ASSERT_FALSE(longer);
+  EXPECT_THAT(longer.error().message(), HasSubstr("too long"));
+}
+
 TEST(SessionConfig, TriggerIsTriedOnTheMachine) {
   RecordOptions options;
   options.event = "r1234567890";

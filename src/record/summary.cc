@@ -161,6 +161,12 @@ std::string processes_line(const Summary& summary) {
   return parts.empty() ? "" : fmt::format("Processes: {}", fmt::join(parts, "; "));
 }
 
+std::string filters_line(const Summary& summary) {
+  if (summary.unmapped_filters.empty()) return "";
+  return fmt::format("Filters: no process had code of {} mapped, so nothing of it was traced",
+                     fmt::join(summary.unmapped_filters, ", "));
+}
+
 }  // namespace
 
 uint64_t overflows_without_sample(const UnitTotals& units) {
@@ -178,7 +184,7 @@ std::vector<std::string> summary_lines(const Summary& summary) {
   for (const std::string& text :
        {captured_line(summary), losses_line(summary),
         summary.continuous ? continuous_line(summary.units) : windows_line(summary.units),
-        counted_line(summary.units), processes_line(summary), side_band}) {
+        counted_line(summary.units), processes_line(summary), filters_line(summary), side_band}) {
     if (!text.empty()) lines.push_back("[ auxtrail record: " + text + " ]");
   }
   return lines;

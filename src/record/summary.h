@@ -30,7 +30,8 @@ struct Summary {
   std::optional<Census::Coverage> coverage;        // nothing where the side-band could not tell
   std::map<channel::Declined, uint64_t> declined;  // processes that their unit left alone
   uint64_t refused_connections = 0;
-  uint64_t still_running = 0;  // processes that outlived the command
+  uint64_t still_running = 0;                 // processes that outlived the command
+  std::vector<std::string> unmapped_filters;  // files of --filter that no program had code of
   std::string side_band_note;  // why the kernel's side-band was not used; empty if it was
 };
 

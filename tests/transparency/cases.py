@@ -52,6 +52,9 @@ PROGRAMS = [
     _program("dlopen_loop", *_PLUGINS),
     _program("reload_neighbour", "{programs}/tls_plugin.so", _PLUGINS[0], least_branches=1000),
     _program("tls_library", "{programs}/tls_plugin.so"),
+    # Traced in parts: an address filter, here of the program's own file, makes superblocks end where it does.
+    *(Case(f"filtered_{name}", [f"{{programs}}/{name}"], record_options=("--filter", f"filter * @{{programs}}/{name}"))
+      for name in ("odd_branches", "fork_threads", "interpreter")),
     # Died by a signal, seen by the recorder itself.
     Case("crash_segv", ["{programs}/crash", "segv"], status=-11, samples=False),
     Case("crash_abort", ["{programs}/crash", "abort"], status=-6, samples=False),

@@ -117,7 +117,8 @@ class Runner:
 
     def record_prefix(self):
         self.recording.unlink(missing_ok=True)
-        return [self.arguments.auxtrail, "record", "-q", *RECORD_OPTIONS, *self.case.record_options,
+        options = [word.format(**self.words) for word in self.case.record_options]
+        return [self.arguments.auxtrail, "record", "-q", *RECORD_OPTIONS, *options,
                 *shlex.split(self.arguments.record_options),
                 "-o", str(self.recording), "--"]
 
