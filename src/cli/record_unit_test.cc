@@ -47,10 +47,10 @@ class RecordUnit : public RecordFixture {
 // The period is longer than any window, on slow machines too: no overflow finds the unit at work.
 TEST_F(RecordUnit, PerfDecodesTheHistory) {
   std::vector<std::string> command = record({"-F", "50"});
-  append(command, loop("300000"));
+  append(command, loop("900000"));
   const Ended ended = run_program(command, options());
   ASSERT_EQ(ended.exit_status(), 0) << ended.err;
-  EXPECT_EQ(ended.out, run_program(loop("300000")).out);
+  EXPECT_EQ(ended.out, run_program(loop("900000")).out);
   const FileFacts facts = read_facts(folder_.path("perf.data"));
   ASSERT_TRUE(facts.readable) << facts.error;
   EXPECT_GE(facts.samples, 5U) << ended.err;
