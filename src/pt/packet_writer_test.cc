@@ -6,8 +6,8 @@
 #include <intel-pt.h>
 
 #include <array>
-#include <random>
 #include <memory>
+#include <random>
 #include <vector>
 
 namespace auxtrail::pt {

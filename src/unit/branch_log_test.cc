@@ -1,14 +1,11 @@
 // From the log to packets: what libipt reads of them.
 #include "unit/branch_log.h"
 
-#include <gtest/gtest.h>
-#include <intel-pt.h>
-
-#include <memory>
+#include <string>
 #include <vector>
 
-#include "unit/code_cache.h"
 #include "unit/continuous.h"
+#include "unit/testing/log_fixture.h"
 #include "unit/testing/no_windows.h"
 
 extern "C" {
@@ -35,62 +32,12 @@ void continuous_trace_stop(Thread&) { FAIL() << "nothing is filtered"; }
 
 namespace {
 
-using channel::Reason;
-
-class BranchLog : public ::testing::Test {
+class BranchLog : public LogFixture {
  protected:
-  void SetUp() override {
-    session.config.continuous = 1;
-    ASSERT_TRUE(code_cache.ensure_ready());
-    thread_->writer = pt::PacketWriter(packets_.data());
-    thread_->psb_due_bytes = SIZE_MAX;
-  }
-
-  static Block* get(void (*function)()) {
-    Reason why;
-    return code_cache.get(reinterpret_cast<uint64_t>(function), true, &why);
-  }
-  // The exit of that index was taken; to `target`, if it is indirect.
-  void take(const Block& block, uint32_t exit, uint64_t target = 0) {
-    const uint32_t number = block.first_exit + exit;
-    const size_t at = log_.size();
-    const LogWord word(number, code_cache.passages()[number]);
-    log_.resize(at + word.units());
-    log_[at] = uint64_t{word.high()} << 32 | word.low();
-    if (target != 0) log_[at + 1] = target;
-  }
   void drain_all() {
-    const size_t bytes = log_.size() * sizeof(LogEntry);
-    log_.resize(log_.size() + 1);  // the unit reads one beyond
-    thread_->log_start = reinterpret_cast<uint64_t>(log_.data());
-    drain(*thread_, thread_->log_start + bytes);
+    drain(*thread_, start_draining());
     thread_->writer.flush_tnt();
   }
-  // 'T' and 'N' for outcomes, 'I' for a TIP, 'P' for a PSB, 'F' for its FUP.
-  std::string read() {
-    pt_config config;
-    pt_config_init(&config);
-    config.begin = packets_.data();
-    config.end = packets_.data() + thread_->writer.size_bytes();
-    pt_packet_decoder* const decoder = pt_pkt_alloc_decoder(&config);
-    EXPECT_EQ(pt_pkt_sync_set(decoder, 0), 0);
-    std::string result;
-    pt_packet packet{};
-    while (pt_pkt_next(decoder, &packet, sizeof packet) > 0) {
-      if (packet.type == ppt_tip) result += 'I';
-      if (packet.type == ppt_psb) result += 'P';
-      if (packet.type == ppt_fup) result += 'F';
-      for (int i = packet.type == ppt_tnt_8 ? packet.payload.tnt.bit_size : 0; i-- > 0;) {
-        result += (packet.payload.tnt.payload >> i & 1) != 0 ? 'T' : 'N';
-      }
-    }
-    pt_pkt_free_decoder(decoder);
-    return result;
-  }
-
-  std::vector<uint8_t> packets_ = std::vector<uint8_t>(65536);
-  std::vector<LogEntry> log_;
-  std::unique_ptr<Thread> thread_ = std::make_unique<Thread>();
 };
 
 TEST_F(BranchLog, ExitsBecomeTheOutcomesOnTheirWay) {

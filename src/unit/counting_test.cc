@@ -3,14 +3,11 @@
 #include "unit/counting.h"
 
 #include <gmock/gmock.h>
-#include <intel-pt.h>
 
-#include <memory>
 #include <vector>
 
-#include "unit/branch_log.h"
-#include "unit/code_cache.h"
 #include "unit/continuous.h"
+#include "unit/testing/log_fixture.h"
 #include "unit/testing/no_windows.h"
 
 extern "C" {
@@ -57,21 +54,14 @@ using channel::Sampler;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class CountingTest : public ::testing::Test {
+class CountingTest : public LogFixture {
  protected:
   void SetUp() override {
-    session.config.continuous = 1;
-    ASSERT_TRUE(code_cache.ensure_ready());
-    thread_->writer = pt::PacketWriter(packets_.data());
-    thread_->psb_due_bytes = SIZE_MAX;
+    LogFixture::SetUp();
     window_config.pid = 1;
     taken.clear();
   }
 
-  static Block* get(void (*function)()) {
-    channel::Reason why;
-    return code_cache.get(reinterpret_cast<uint64_t>(function), true, &why);
-  }
   // Periods of 0 are no samplers.
   void count(uint64_t insns, uint64_t branches) {
     session.config.sampler_count = 0;
@@ -85,49 +75,12 @@ class CountingTest : public ::testing::Test {
     sampler.kind = kind;
     sampler.attr.sample_period = period;
   }
-  void take(const Block& block, uint32_t exit, uint64_t target = 0) {
-    const uint32_t number = block.first_exit + exit;
-    const size_t at = log_.size();
-    const LogWord word(number, code_cache.passages()[number]);
-    log_.resize(at + word.units());
-    log_[at] = uint64_t{word.high()} << 32 | word.low();
-    if (target != 0) log_[at + 1] = target;
-  }
   void drain_all() {
-    const size_t bytes = log_.size() * sizeof(LogEntry);
-    log_.resize(log_.size() + 1);  // the unit reads one beyond
-    thread_->log_start = reinterpret_cast<uint64_t>(log_.data());
-    tls_block.log = thread_->log_start + bytes;
+    tls_block.log = start_draining();
     drain_log(*thread_);
     EXPECT_EQ(thread_->log_start, tls_block.log);
   }
   [[nodiscard]] const Counts& counts() const { return thread_->counting.counts; }
-  // 'T' and 'N' for outcomes, 'I' for a TIP, '<' and '>' for the end and the beginning of a trace.
-  std::string read() {
-    thread_->writer.flush_tnt();
-    pt_config config;
-    pt_config_init(&config);
-    config.begin = packets_.data();
-    config.end = packets_.data() + thread_->writer.size_bytes();
-    pt_packet_decoder* const decoder = pt_pkt_alloc_decoder(&config);
-    EXPECT_EQ(pt_pkt_sync_set(decoder, 0), 0);
-    std::string result;
-    pt_packet packet{};
-    while (pt_pkt_next(decoder, &packet, sizeof packet) > 0) {
-      if (packet.type == ppt_tip) result += 'I';
-      if (packet.type == ppt_tip_pgd) result += '<';
-      if (packet.type == ppt_tip_pge) result += '>';
-      for (int i = packet.type == ppt_tnt_8 ? packet.payload.tnt.bit_size : 0; i-- > 0;) {
-        result += (packet.payload.tnt.payload >> i & 1) != 0 ? 'T' : 'N';
-      }
-    }
-    pt_pkt_free_decoder(decoder);
-    return result;
-  }
-
-  std::vector<uint8_t> packets_ = std::vector<uint8_t>(65536);
-  std::vector<LogEntry> log_;
-  std::unique_ptr<Thread> thread_ = std::make_unique<Thread>();
 };
 
 // dec (3 bytes), jnz (2).
@@ -154,7 +107,7 @@ TEST_F(CountingTest, SamplesFallBehindTheLastInstructionOfEachPeriod) {
   EXPECT_THAT(taken, ElementsAre(Taken{block->pc + 3, 1, 3, 1}, Taken{block->pc, 1, 6, 3},
                                  Taken{block->pc + 3, 1, 9, 4}));
   EXPECT_EQ(counts().insns, 10U);
-  EXPECT_EQ(read(), "T<>TT<>N<>N");
+  EXPECT_EQ(read(), "TFdETTFdENFdEN");
 }
 
 TEST_F(CountingTest, TwoSamplersMayOverflowAtOnce) {
@@ -165,7 +118,7 @@ TEST_F(CountingTest, TwoSamplersMayOverflowAtOnce) {
   drain_all();
   EXPECT_THAT(taken, ElementsAre(Taken{block->pc, 2, 2, 1}, Taken{block->pc, 3, 4, 2},
                                  Taken{block->pc + 5, 2, 6, 3}));
-  EXPECT_EQ(read(), "T<>T<>N<>");
+  EXPECT_EQ(read(), "TFdETFdENFdE");
 }
 
 // The period goes on from log to log.
@@ -194,7 +147,7 @@ TEST_F(CountingTest, DirectBranchesCountAndReturnsBehindASampleAreTargets) {
   EXPECT_THAT(taken, ElementsAre(Taken{leaf, 1, 1, 1}, Taken{leaf + 7, 1, 3, 2},
                                  Taken{block->pc + 5, 1, 4, 3}, Taken{0x1000, 1, 5, 4}));
   // A decoder that begins at the callee knows no call.
-  EXPECT_EQ(read(), "<><>I<>I<>");
+  EXPECT_EQ(read(), "FdEFdEIFdEIFdE");
 }
 
 TEST_F(CountingTest, AReturnIsAnOutcomeIfItsCallIsBehindTheSample) {
@@ -208,7 +161,7 @@ TEST_F(CountingTest, AReturnIsAnOutcomeIfItsCallIsBehindTheSample) {
   drain_all();
   EXPECT_THAT(taken, ElementsAre(Taken{block->pc + 9, 1, 2, 1}));
   EXPECT_EQ(read(),
-            "<>NTII");  // je, the inner return, that of the call before the sample, the last
+            "FdENTII");  // je, the inner return, that of the call before the sample, the last
 }
 
 // jmp (2 bytes), inc (3), ret.
@@ -226,7 +179,7 @@ TEST_F(CountingTest, FollowedIndirectBranchesAreCountedOneByOne) {
   drain_all();
   EXPECT_THAT(taken, ElementsAre(Taken{target, 1, 1, 1}, Taken{target + 3, 1, 2, 1},
                                  Taken{0x1000, 1, 3, 2}));
-  EXPECT_EQ(read(), "I<><>I<>");
+  EXPECT_EQ(read(), "IFdEFdEIFdE");
 }
 
 TEST_F(CountingTest, AWayThatEndsInTheMiddleCounts) {
@@ -243,7 +196,7 @@ TEST_F(CountingTest, AWayThatEndsInTheMiddleCounts) {
   EXPECT_EQ(counts().insns, 6U);
   drain_way(*thread_, kEmptyWay);
   EXPECT_EQ(counts().insns, 6U);
-  EXPECT_EQ(read(), "T<>T");
+  EXPECT_EQ(read(), "TFdET");
 }
 
 TEST_F(CountingTest, ASystemCallIsOneInstruction) {

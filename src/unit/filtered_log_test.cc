@@ -1,20 +1,15 @@
 // From the log to packets with an address filter: what libipt reads of them. What decoders make of
 // whole programs is in tests/filters.
 #include <dlfcn.h>
-#include <gtest/gtest.h>
-#include <intel-pt.h>
 #include <link.h>
 
 #include <climits>
 #include <cstdlib>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "unit/address_filters.h"
-#include "unit/branch_log.h"
-#include "unit/code_cache.h"
 #include "unit/continuous.h"
+#include "unit/testing/log_fixture.h"
 #include "unit/testing/no_windows.h"
 
 extern "C" {
@@ -90,7 +85,7 @@ std::string text_of_filters() {
          range("stop", address(&shape_stopped), address(&shape_stopped) + 1);
 }
 
-class FilteredLog : public ::testing::Test {
+class FilteredLog : public LogFixture {
  protected:
   void SetUp() override {
     session.config.continuous = 1;
@@ -98,84 +93,22 @@ class FilteredLog : public ::testing::Test {
     text.copy(session.config.filters, sizeof session.config.filters);
     session.config.filter_bytes = static_cast<uint32_t>(text.size());
     ASSERT_TRUE(address_filters.set(session.config)) << text;
-    ASSERT_TRUE(code_cache.ensure_ready());
+    LogFixture::SetUp();
     ASSERT_EQ(address_filters.at(address(&shape_filtered)), TracedRanges::Place::kTraced) << text;
-    thread_->writer = pt::PacketWriter(packets_.data());
-    thread_->psb_due_bytes = SIZE_MAX;
   }
 
-  static Block* get(void (*function)()) {
-    channel::Reason why;
-    return code_cache.get(address(function), true, &why);
-  }
   // The exit of that index, from the end if it is negative, was taken; to `target`, if indirect.
   void take(void (*function)(), int exit, uint64_t target = 0) {
     const Block* const block = get(function);
     ASSERT_NE(block, nullptr);
     const auto index = static_cast<uint32_t>(exit < 0 ? block->exit_count + exit : exit);
-    const uint32_t number = block->first_exit + index;
-    const size_t at = log_.size();
-    const LogWord word(number, code_cache.passages()[number]);
-    log_.resize(at + word.units());
-    log_[at] = uint64_t{word.high()} << 32 | word.low();
-    if (target != 0) log_[at + 1] = target;
+    LogFixture::take(*block, index, target);
   }
   void enter(void (*function)()) { take(&shape_outside, 0, address(function)); }
-  // 'E' for TIP.PGE, 'D' for TIP.PGD with a target ('d' without), 'T' and 'N' for outcomes, 'I' for
-  // a TIP, 'P' for a PSB, 'F' for a FUP, 'S' for TraceStop.
   std::string drained() {
-    const size_t bytes = log_.size() * sizeof(LogEntry);
-    log_.resize(log_.size() + 1);  // the unit reads one beyond
-    thread_->log_start = reinterpret_cast<uint64_t>(log_.data());
-    drain(*thread_, thread_->log_start + bytes);
-    thread_->writer.flush_tnt();
+    drain(*thread_, start_draining());
     return read();
   }
-  std::string read() {
-    pt_config config;
-    pt_config_init(&config);
-    config.begin = packets_.data();
-    config.end = packets_.data() + thread_->writer.size_bytes();
-    pt_packet_decoder* const decoder = pt_pkt_alloc_decoder(&config);
-    EXPECT_EQ(pt_pkt_sync_set(decoder, 0), 0);
-    std::string result;
-    pt_packet packet{};
-    while (pt_pkt_next(decoder, &packet, sizeof packet) > 0) {
-      switch (packet.type) {
-        case ppt_tip_pge:
-          result += 'E';
-          break;
-        case ppt_tip_pgd:
-          result += packet.payload.ip.ipc == pt_ipc_suppressed ? 'd' : 'D';
-          break;
-        case ppt_tip:
-          result += 'I';
-          break;
-        case ppt_fup:
-          result += 'F';
-          break;
-        case ppt_psb:
-          result += 'P';
-          break;
-        case ppt_stop:
-          result += 'S';
-          break;
-        case ppt_tnt_8:
-          for (int i = packet.payload.tnt.bit_size; i-- > 0;) {
-            result += (packet.payload.tnt.payload >> i & 1) != 0 ? 'T' : 'N';
-          }
-          break;
-        default:
-          break;
-      }
-    }
-    pt_pkt_free_decoder(decoder);
-    return result;
-  }
-
-  std::vector<uint8_t> packets_ = std::vector<uint8_t>(65536);
-  std::vector<LogEntry> log_;
-  std::unique_ptr<Thread> thread_ = std::make_unique<Thread>();
 };
 
 TEST_F(FilteredLog, NothingIsWrittenOutside) {

@@ -46,9 +46,9 @@ void ContinuousTracee::run_to_breakpoints() {
   breakpoints_.clear();
 }
 
-// What is left of a stub when C++ code has returned to it ends with an indirect jump. It is not done
-// where it did not begin in a stub: the way back from the gate is none, and a sample that is taken
-// there is not taken where the next stub is left.
+// What is left of a stub when C++ code has returned to it ends with an indirect jump. It is not
+// done where it did not begin in a stub: the way back from the gate is none, and a sample that is
+// taken there is not taken where the next stub is left.
 Place ContinuousTracee::finish_unit_work(bool* done) {
   constexpr int kStubInstructions = 40;
   place_ = Place::kCache;
