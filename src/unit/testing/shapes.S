@@ -1,6 +1,7 @@
 // Pieces of code whose superblocks superblock_test.cc looks at. In a library of their own: the
 // unit does not translate what shares a file with it.
-#define SHAPE(name) .globl name; .type name, @function; name:
+// Shapes reach each other by .Lname: by the global name they might, as the linker likes, by way of a procedure linkage table.
+#define SHAPE(name) .globl name; .type name, @function; name: .L##name:
 
         .text
 
@@ -96,25 +97,25 @@ SHAPE(shape_nested)
 
 SHAPE(shape_filtered)  // what is traced in filtered_log_test.cc, up to shape_outside
         testq   %rdi, %rdi
-        je      shape_outside
+        je      .Lshape_outside
         incq    %rax
         ret
 SHAPE(shape_filtered_jump)
         incq    %rax
-        jmp     shape_outside
+        jmp     .Lshape_outside
 SHAPE(shape_filtered_call)
-        call    shape_outside
+        call    .Lshape_outside
 SHAPE(shape_filtered_after)
         ret
 SHAPE(shape_filtered_local)
         call    4f
-        je      shape_filtered
+        je      .Lshape_filtered
 SHAPE(shape_filtered_local_end)
         ret
 4:      ret
 SHAPE(shape_filtered_not_taken)
         testq   %rdi, %rdi
-        je      shape_filtered
+        je      .Lshape_filtered
 SHAPE(shape_outside)
         ret
 SHAPE(shape_outside_falls)  // and ends the trace from the next on
@@ -129,7 +130,7 @@ SHAPE(shape_reads_pc)
 
 SHAPE(shape_dispatch_one)  // an interpreter's operations, and its one jump to the next
         incq    %rax
-        jmp     shape_dispatch
+        jmp     .Lshape_dispatch
 SHAPE(shape_dispatch_other)
         decq    %rax
 SHAPE(shape_dispatch)
@@ -139,7 +140,7 @@ SHAPE(shape_chain)  # two indirect jumps, a conditional between them
         jmpq    *%rax
 SHAPE(shape_chain_middle)
         testq   %rdi, %rdi
-        je      shape_chain_end
+        je      .Lshape_chain_end
         jmpq    *%rdx
 SHAPE(shape_chain_end)
         ret
