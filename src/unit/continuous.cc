@@ -392,7 +392,11 @@ Reason continuous_refill(Thread& thread, uint64_t pc) {
 uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
   const auto* const code = reinterpret_cast<const uint8_t*>(pc);
   const bool is_plain = code[0] == 0x0f && code[1] == 0x05;
-  if (!is_plain || !fits_gate(thread)) return end_from_stub(thread, pc, Reason::kSyscall);
+  // A held signal may be what the call waits for.
+  const bool is_held = thread.held_signals != 0;
+  if (!is_plain || is_held || !fits_gate(thread)) {
+    return end_from_stub(thread, pc, Reason::kSyscall);
+  }
   drain_log(thread);
   count_system_call(thread);
   if (thread.packet_en) {
