@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <intel-pt.h>
 
+#include <algorithm>
 #include <array>
-#include <memory>
 #include <random>
 #include <vector>
 
@@ -51,24 +51,19 @@ uint64_t expand(const pt_packet_ip& packet, uint64_t last) {
   }
 }
 
-// What looks for a PSB finds it where it is, whatever address comes before it.
+// Who takes the first sixteen bytes that look like a PSB, as perf does, finds it where it is,
+// whatever address comes before it. (libipt would find it without help.)
 TEST(PacketWriter, APsbIsFoundBehindAnIpThatEndsLikeIt) {
+  constexpr std::array<uint8_t, 16> kPsb = {0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
+                                            0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82};
   std::vector<uint8_t> bytes(256);
   PacketWriter writer(bytes.data());
-  writer.tip(0x7f0012348202);
+  writer.tip(0x7f0082021234);
+  writer.tip(0x7f0082028202);
   writer.psb_plus(0x7f0012345680, 1);
-  pt_config config;
-  pt_config_init(&config);
-  config.begin = bytes.data();
-  config.end = bytes.data() + writer.size_bytes();
-  const std::unique_ptr<pt_packet_decoder, decltype(&pt_pkt_free_decoder)> decoder(
-      pt_pkt_alloc_decoder(&config), &pt_pkt_free_decoder);
-  ASSERT_EQ(pt_pkt_sync_forward(decoder.get()), 0);
-  pt_packet packet;
-  ASSERT_GT(pt_pkt_next(decoder.get(), &packet, sizeof packet), 0);
-  EXPECT_EQ(packet.type, ppt_psb);
-  ASSERT_GT(pt_pkt_next(decoder.get(), &packet, sizeof packet), 0);
-  EXPECT_EQ(packet.type, ppt_tsc);
+  const auto found = std::search(bytes.begin(), bytes.end(), kPsb.begin(), kPsb.end());
+  ASSERT_NE(found, bytes.end());
+  EXPECT_EQ(found[16], 0x19) << "TSC comes next";
 }
 
 TEST(PacketWriter, WindowHeaderAndEndAreWhatADecoderExpects) {
