@@ -21,6 +21,8 @@ namespace auxtrail::unit {
 struct AddressRange {
   uint64_t start = 0;
   uint64_t end = 0;  // start if it is empty
+
+  [[nodiscard]] bool contains(uint64_t pc) const { return pc >= start && pc < end; }
 };
 
 // The ranges of one moment.
@@ -30,7 +32,7 @@ class TracedRanges {
   [[nodiscard]] Place at(uint64_t pc) const {
     Place place = filters_ ? Place::kOutside : Place::kTraced;
     for (uint32_t i = 0; i < count_; ++i) {
-      if (pc < ranges_[i].start || pc >= ranges_[i].end) continue;
+      if (!ranges_[i].contains(pc)) continue;
       if (stops_[i]) return Place::kTraceStop;
       place = Place::kTraced;
     }

@@ -35,8 +35,7 @@ BranchBias::Place CodeCache::place_of(const Block& block, const PassageDetails& 
 bool CodeCache::may_hold(const Block& block, uint64_t target) {
   if (map_.find(target) != map_.find(block.pc)) return false;
   if (!address_filters.active()) return true;
-  const AddressRange same = address_filters.ranges().around(block.pc);
-  return target >= same.start && target < same.end;
+  return address_filters.ranges().around(block.pc).contains(target);
 }
 
 // Of an indirect exit that was taken more often than not: whether its superblock should go on where

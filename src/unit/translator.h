@@ -107,9 +107,7 @@ class Translator {
   bool fix_displacement(const isa::Insn& insn, uint8_t* copied, size_t disp_offset, size_t length);
   void conditional(const isa::Insn& insn);
   void loop(const isa::Insn& insn);
-  [[nodiscard]] bool is_within(uint64_t pc) const {
-    return pc >= bounds_.start && pc < bounds_.end;
-  }
+  [[nodiscard]] bool is_within(uint64_t pc) const { return bounds_.contains(pc); }
   Step follow(uint64_t target);
   void push_return_address(uint64_t address);
   void expect_return(uint64_t address);
