@@ -33,7 +33,7 @@
 namespace auxtrail::channel {
 
 inline constexpr uint32_t kMagic = 0x4c585541;  // "AUXL"
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHeaderBytes = kPageBytes;
 inline constexpr uint32_t kSlotCount = 64;
@@ -143,6 +143,7 @@ struct SessionConfig {
   uint32_t end_by_trap = 0;       // 1: every window, for tests (else where a stub can't end it)
   uint32_t continuous = 0;        // 1: threads are traced all the time, not from each overflow on
   uint32_t psb_period_bytes = 0;  // of continuous tracing
+  uint32_t all_packets = 0;       // 1: those that no sample can hold are written too, for tests
   uint32_t filter_bytes = 0;      // of `filters`; continuous tracing only
   char filters[kMaxFilterTextBytes] = {};
 };
@@ -170,7 +171,7 @@ struct Counters {
   std::atomic<uint64_t> samples{0};       // samples written to the data ring
   std::atomic<uint64_t> lost_samples{0};  // samples that found no room
   std::atomic<uint64_t> aux_bytes{0};     // AUX bytes in written samples
-  std::atomic<uint64_t> branches{0};      // branches logged in windows, conditional and indirect
+  std::atomic<uint64_t> branches{0};      // in the packets written, conditional and indirect
   // Where the unit counts: all instructions and branches so far, how often the thread left for
   // native code, and its CPU time there, which is not counted.
   std::atomic<uint64_t> counted_insns{0};

@@ -101,7 +101,7 @@ std::string continuous_line(const UnitTotals& units) {
     parts.push_back(fmt::format("{} {}", units.ended_by[i], channel::kReasonNames[i]));
   }
   return fmt::format(
-      "Continuous trace: {} branches; left for native code: {}; {} superblocks "
+      "Continuous trace: {} branches written; left for native code: {}; {} superblocks "
       "translated",
       units.branches, parts.empty() ? "never" : fmt::format("{}", fmt::join(parts, ", ")),
       units.blocks_translated);

@@ -3,10 +3,10 @@
 
 #include "unit/address_filters.h"
 #include "unit/code_cache.h"
-#include "unit/continuous.h"
 #include "unit/session.h"
 #include "unit/thread_state.h"
 #include "unit/tls_offsets.h"
+#include "unit/trace_output.h"
 
 namespace auxtrail::unit {
 
@@ -56,16 +56,17 @@ inline bool is_at(const pt::PacketWriter& writer, uint64_t position) {
 
 // The writer and the stack stay in registers: nothing in the loop but a PSB gets their addresses.
 template <bool kLearns>
-void write_entries(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight) {
+const LogEntry* write_entries(Thread& thread, const LogEntry* entry, const LogEntry* end,
+                              uint32_t weight) {
   pt::PacketWriter writer = thread.writer;
   ReturnStack returns = thread.returns;
   // Whether the writer has come this far says whether a PSB is due.
   uint64_t psb_due = due_position(thread);
   uint64_t traced = 0;
-  const auto write_psb = [&](uint64_t ip) {
+  const auto psb_at = [&](uint64_t ip) {
     thread.writer = writer;
     thread.returns = returns;
-    continuous_psb(thread, ip);
+    write_psb(thread, ip);
     writer = thread.writer;
     psb_due = due_position(thread);
   };
@@ -96,7 +97,7 @@ void write_entries(Thread& thread, const LogEntry* entry, const LogEntry* end, u
     if (word.kind() == Passage::kDirect) {
       // Its TIPs may be many; outcomes alone can't put a PSB off for long.
       if (word.has_vias() && is_at(writer, psb_due)) {
-        write_psb(code_cache.exit(word.number()).target);
+        psb_at(code_cache.exit(word.number()).target);
       }
       continue;
     }
@@ -108,21 +109,31 @@ void write_entries(Thread& thread, const LogEntry* entry, const LogEntry* end, u
     if (word.kind() == Passage::kMiss) returns.clear();
     writer.flush_tnt();
     writer.tip(target);
-    if (__builtin_expect(is_at(writer, psb_due), 0)) write_psb(target);
+    if (__builtin_expect(is_at(writer, psb_due), 0)) psb_at(target);
   }
   thread.writer = writer;
   thread.returns = returns;
   thread.window_branches += traced;
-}
-
-// For how many of its like an exit of the thread's next log stands; 0: nothing is learned of it.
-uint32_t learning_weight(uint32_t drains) {
-  if (session.config.continuous == 0) return 0;
-  if (drains < kLearnsAll) return 1;
-  return drains % kLearnsEvery == 0 ? kLearnsEvery : 0;
+  return entry;
 }
 
 }  // namespace
+
+uint32_t learning_weight(Thread& thread) {
+  if (session.config.continuous == 0) return 0;
+  const uint32_t before = thread.logs_learned_of++;
+  if (before < kLearnsAll) return 1;
+  return before % kLearnsEvery == 0 ? kLearnsEvery : 0;
+}
+
+void learn(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight) {
+  if (weight == 0) return;
+  while (entry < end) {
+    const LogWord word(*entry);
+    note_exit(thread, word, entry[1], weight);
+    entry += word.units();
+  }
+}
 
 void write_way(pt::PacketWriter& writer, ReturnStack& returns, const Way& way) {
   const Via* const vias = code_cache.vias() + way.first_via;
@@ -134,18 +145,18 @@ void learn_exit(Thread& thread, LogWord word, uint64_t target, uint32_t weight) 
   note_exit(thread, word, target, weight);
 }
 
-void drain(Thread& thread, uint64_t position) {
-  const auto* const entry = reinterpret_cast<const LogEntry*>(thread.log_start);
+void drain(Thread& thread, uint64_t position, uint32_t weight) {
+  const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
   const auto* const end = reinterpret_cast<const LogEntry*>(position);
-  const uint32_t weight = learning_weight(thread.drains++);
   if (address_filters.active()) {
     write_filtered(thread, entry, end, weight);
+    entry = end;
   } else if (weight != 0) {
-    write_entries<true>(thread, entry, end, weight);
+    entry = write_entries<true>(thread, entry, end, weight);
   } else {
-    write_entries<false>(thread, entry, end, 0);
+    entry = write_entries<false>(thread, entry, end, 0);
   }
-  thread.log_start = position;
+  thread.log_start = reinterpret_cast<uint64_t>(entry);
 }
 
 void start_log(Thread& thread, size_t units) {

@@ -64,8 +64,13 @@ constexpr bool log_is_full(uint64_t position) { return (position & 0xff00) == 0;
 inline constexpr uint32_t kLearnsAll = 1 << 12;
 inline constexpr uint32_t kLearnsEvery = 8;
 
-// Turns the log up to `position` into packets.
-void drain(Thread& thread, uint64_t position);
+// For how many of its like an exit of the thread's next log stands; 0: nothing is learned of it.
+uint32_t learning_weight(Thread& thread);
+// Turns the log up to `position`, or the end of the entry there, into packets. hot_code.cc learns
+// of its exits with that weight, if it is not 0.
+void drain(Thread& thread, uint64_t position, uint32_t weight);
+// Learns of some entries alone.
+void learn(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight);
 // The same of some entries where address filters say what is traced (filtered_log.cc); each exit
 // stands for `weight` of its like, if that is not 0.
 void write_filtered(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight);
@@ -73,7 +78,7 @@ void write_filtered(Thread& thread, const LogEntry* entry, const LogEntry* end, 
 void learn_exit(Thread& thread, LogWord word, uint64_t target, uint32_t weight);
 // The packets of what happened in a superblock.
 void write_way(pt::PacketWriter& writer, ReturnStack& returns, const Way& way);
-// Empties the log for the next `units` entries.
+// Begins an empty log of so many units.
 void start_log(Thread& thread, size_t units);
 
 }  // namespace auxtrail::unit

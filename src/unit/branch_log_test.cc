@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "unit/continuous.h"
 #include "unit/testing/log_fixture.h"
 #include "unit/testing/no_windows.h"
+#include "unit/trace_output.h"
 
 extern "C" {
 void shape_loop();
@@ -21,21 +21,21 @@ void shape_chain_end();
 namespace auxtrail::unit {
 
 // As continuous.cc has it, but for when the next is due.
-void continuous_psb(Thread& thread, uint64_t pc) {
+void write_psb(Thread& thread, uint64_t pc) {
   thread.returns.clear();
   thread.writer.psb_plus(pc, 1);
   thread.psb_due_bytes = SIZE_MAX;
 }
 
-void continuous_trace_on(Thread&, uint64_t) { FAIL() << "nothing is filtered"; }
-void continuous_trace_stop(Thread&) { FAIL() << "nothing is filtered"; }
+void trace_on(Thread&, uint64_t) { FAIL() << "nothing is filtered"; }
+void trace_stop(Thread&) { FAIL() << "nothing is filtered"; }
 
 namespace {
 
 class BranchLog : public LogFixture {
  protected:
   void drain_all() {
-    drain(*thread_, start_draining());
+    drain(*thread_, start_draining(), learning_weight(*thread_));
     thread_->writer.flush_tnt();
   }
 };
@@ -56,7 +56,7 @@ TEST_F(BranchLog, ALaterLogCountsForItsLike) {
   const Block* const block = get(shape_loop);
   ASSERT_NE(block, nullptr);
   const uint32_t before = code_cache.passages()[block->first_exit + 1].hits;
-  thread_->drains = kLearnsAll;
+  thread_->logs_learned_of = kLearnsAll;
   for (uint32_t i = 0; i < 3 * kLearnsEvery; ++i) {
     log_.clear();
     take(*block, 1);

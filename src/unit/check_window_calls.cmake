@@ -3,7 +3,7 @@
 # clock_gettime is the vdso or a system call; memcpy and its kin are our own (memory_functions.cc); names with our
 # namespace or prefix are ours.
 cmake_minimum_required(VERSION 3.25)
-set(window_objects address_filters branch_log code_arenas code_cache code_map continuous counting entry filtered_log hot_code rseq signal_return signals superblock_walk syscall_gate translator window window_leave overflow)
+set(window_objects address_filters branch_log code_arenas code_cache code_map continuous counting deferred_log entry filtered_log hot_code rseq signal_return signals superblock_walk syscall_gate trace_output translator window window_leave overflow)
 set(allowed "^(clock_gettime|memcpy|memset|memmove|memcmp|__rseq_offset|__rseq_size|_GLOBAL_OFFSET_TABLE_|__tls_get_addr)$")
 set(checked 0)
 foreach(object ${OBJECTS})

@@ -7,11 +7,13 @@
 #include "unit/clock.h"
 #include "unit/code_cache.h"
 #include "unit/context.h"
+#include "unit/deferred_log.h"
 #include "unit/session.h"
 #include "unit/signals.h"
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
 #include "unit/syscall_gate.h"
+#include "unit/trace_output.h"
 #include "unit/window.h"
 #include "unit/window_leave.h"
 #include "unit/window_parts.h"
@@ -23,93 +25,19 @@ using Place = TracedRanges::Place;
 
 namespace {
 
-// Room for a log's packets and for what else may come before the next commit(): a superblock's way
-// up to an interruption, a PSB+, TIP.PGE, TIP.PGD.
-constexpr size_t kRoomBytes = packet_room(0) +
-                              (kMaxStretchUnits + kMaxEntryUnits) * kMaxPackedUnitBytes +
-                              4 * pt::PacketWriter::kMaxHeaderBytes;
-static_assert(channel::kAuxAheadBytes >= kRoomBytes);
+void start_stretch(Thread& thread) { start_log(thread, thread.log_units); }
 
-void start_stretch(Thread& thread) { start_log(thread, window_config.stretch_units); }
-
-// Full trace: whether the recorder has read enough for the next stretches.
-bool has_room(const Thread& thread) {
-  const channel::SlotHeader& slot = *thread.slot.header;
-  const uint64_t unread = slot.aux_written.load(std::memory_order_relaxed) -
-                          slot.aux_read.load(std::memory_order_acquire);
-  return unread + 2 * kRoomBytes <= uint64_t{session.config.aux_pages} * channel::kPageBytes;
-}
-
-// Gives the recorder some time to make room: a trace with holes is worth less than a slow program.
-void wait_for_room(Thread& thread) {
-  constexpr int kTries = 400;
-  const timespec pause{0, 50000};
-  for (int i = 0; i < kTries && !has_room(thread); ++i) {
-    (void)sys::call(SYS_nanosleep, sys::arg(&pause), 0);
-  }
-  thread.choked = !has_room(thread);
-}
-
-// Where in the writer's stretch the next PSB is due.
-void schedule_psb(Thread& thread) {
-  const int64_t due = static_cast<int64_t>(window_config.psb_period_bytes) - thread.since_psb;
-  thread.psb_due_bytes = due > 0 ? static_cast<size_t>(due) : 0;
-  if (thread.choked) thread.psb_due_bytes = has_room(thread) ? 0 : SIZE_MAX;
-}
-
-// The writer starts over where it did: what it has written is lost.
-void discard(Thread& thread) {
-  auto& lost = thread.slot.header->aux_lost;
-  lost.store(lost.load(std::memory_order_relaxed) + thread.writer.size_bytes());
-  thread.writer.continue_in(reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes)));
-}
-
-// The PSB that is written next, at the writer's position. It ends a loss.
-void note_psb(Thread& thread) {
-  if (thread.choked && has_room(thread)) {
-    discard(thread);
-    thread.choked = false;
-    thread.slot.header->aux_lost_at.store(thread.engine.aux().written());
-  }
-  thread.history_has_psb = true;
-  thread.since_psb = -static_cast<int64_t>(thread.writer.size_bytes());
-  schedule_psb(thread);
-}
-
-// Some code is gone that the packets lead through, and other code may come in its place: samples
-// begin with what is traced from here on.
-void forget_history(Thread& thread) {
-  thread.code_changes = code_cache.code_changes();
-  thread.pt.begin_window();
-  thread.history_has_psb = false;
-  thread.since_psb = window_config.psb_period_bytes;
-}
-
-// What was written becomes part of the AUX area, and the writer goes on behind it.
-void commit(Thread& thread) {
-  publish_counts(thread);
-  event::AuxArea& area = thread.engine.aux();
-  const size_t bytes = thread.writer.size_bytes();
-  if (thread.choked) {
-    discard(thread);
-    return schedule_psb(thread);
-  }
-  area.commit(bytes);
-  thread.slot.header->aux_written.store(area.written(), std::memory_order_release);
-  if (session.config.mode == channel::TraceMode::kFull && !has_room(thread)) wait_for_room(thread);
-  thread.since_psb += static_cast<int64_t>(bytes);
-  if (thread.code_changes != code_cache.code_changes()) forget_history(thread);
-  schedule_psb(thread);
-  thread.writer.continue_in(reinterpret_cast<uint8_t*>(area.claim(kRoomBytes)));
-  add(thread.slot.header->counters.branches, thread.window_branches);
-  thread.window_branches = 0;
+// The packets of all that is in the log, and in those set aside before it.
+void write_log(Thread& thread) {
+  if (has_deferred(thread)) catch_up(thread);
+  drain_log(thread);
 }
 
 // Tracing goes on at `pc`, if that is not filtered out.
 void switch_on(Thread& thread, uint64_t pc) {
   const auto place = address_filters.active() ? address_filters.at(pc) : Place::kTraced;
-  if (place == Place::kTraceStop) continuous_trace_stop(thread);
-  if (place == Place::kTraced && !thread.trace_stopped) continuous_trace_on(thread, pc);
+  if (place == Place::kTraceStop) trace_stop(thread);
+  if (place == Place::kTraced && !thread.trace_stopped) trace_on(thread, pc);
   commit(thread);
 }
 
@@ -121,25 +49,11 @@ void switch_off(Thread& thread, uint64_t pc, const Way& way = kEmptyWay) {
   thread.packet_en = false;
 }
 
-// A sample needs something to decode, if there is no trace that it could have.
-void write_position(Thread& thread, uint64_t pc) {
-  const bool filtered = address_filters.active();
-  if (filtered && session.config.mode != channel::TraceMode::kSample) return;
-  // Outside of all ranges this may go on for long: each sample has its own position alone.
-  if (filtered) thread.pt.begin_window();
-  note_psb(thread);
-  thread.writer.position_only(pc, next_tsc(thread, now_ns()));
-  commit(thread);
-  if (!filtered) return;
-  thread.history_has_psb = false;
-  thread.since_psb = static_cast<int64_t>(window_config.psb_period_bytes);
-  schedule_psb(thread);
-}
-
 // The packets lead to `pc`, or to where the program left what is traced; tracing is off: samples
 // with the newest of them.
 void write_samples(Thread& thread, uint64_t pc, uint32_t samplers) {
   commit(thread);
+  // A sample needs something to decode, if there is no trace that it could have.
   if (!thread.history_has_psb) write_position(thread, pc);
   for (uint32_t left = samplers; left != 0; left &= left - 1) {
     write_sample(thread, pc, static_cast<uint32_t>(__builtin_ctz(left)));
@@ -160,8 +74,9 @@ void sample_position(Thread& thread, uint64_t pc) {
   sample(thread, pc);
 }
 
-// From a stub, at `pc`, with all that led there in the packets.
+// From a stub, at `pc`, with all that led there in the packets or set aside.
 void sample_from_stub(Thread& thread, uint64_t pc) {
+  if (has_deferred(thread)) catch_up(thread);
   switch_off(thread, pc);
   sample(thread, pc);
   switch_on(thread, pc);
@@ -236,6 +151,22 @@ void sample_in_gate(Thread* thread, ucontext_t* context) {
   count_system_call(*thread);
 }
 
+// Whether the packets of the log that is full can wait.
+bool can_defer(const Thread& thread) {
+  return thread.deferred.active && thread.samples_due == 0 && thread.packet_en;
+}
+
+// Whether hot code can be improved, it is of no account if it can't.
+void improve_hot_code(Thread& thread) {
+  if (thread.hot_exit_count == 0 || !code_cache.try_lock()) return;
+  thread.holds_lock = true;
+  const uint32_t count = thread.hot_exit_count;
+  thread.hot_exit_count = 0;  // should a fault end this early, it is not tried again
+  for (uint32_t i = 0; i < count; ++i) code_cache.improve(thread.hot_exits[i]);
+  thread.holds_lock = false;
+  code_cache.unlock();
+}
+
 }  // namespace
 
 void note_due_sample(Thread& thread, const Overflow& overflow) {
@@ -246,18 +177,10 @@ void note_due_sample(Thread& thread, const Overflow& overflow) {
 
 void continuous_begin(Thread& thread, ucontext_t& context) {
   const auto pc = program_register(context, REG_RIP);
-  thread.window_branches = 0;
   thread.gate_rsp = 0;
   thread.stepping = false;
-  thread.packet_en = false;
-  auto* const at = reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes));
-  if (thread.engine.aux().written() == 0) {  // what another thread left in the writer is not ours
-    thread.writer = pt::PacketWriter(at);
-    thread.since_psb = static_cast<int64_t>(window_config.psb_period_bytes);
-    schedule_psb(thread);
-  } else {
-    thread.writer.continue_in(at);
-  }
+  drop_deferred(thread);
+  begin_output(thread);
   if (thread.samples_due != 0) sample_position(thread, pc);
   if (thread.trace_stopped) return;
   Reason why = Reason::kFull;
@@ -329,6 +252,7 @@ void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& con
 }
 
 void continuous_pause(Thread& thread, uint64_t pc, const Way& way, Reason reason) {
+  write_log(thread);
   switch_off(thread, pc, way);
   thread.last_pc = pc;
   if (thread.samples_due != 0) {
@@ -341,48 +265,15 @@ void continuous_pause(Thread& thread, uint64_t pc, const Way& way, Reason reason
   count(thread, reason);
 }
 
-void continuous_trace_on(Thread& thread, uint64_t pc) {
-  thread.returns.clear();
-  thread.packet_en = true;
-  if (thread.writer.size_bytes() < thread.psb_due_bytes) return thread.writer.tip_pge(pc);
-  // What there was of positions is history no more.
-  if (!thread.history_has_psb && address_filters.active()) thread.pt.begin_window();
-  note_psb(thread);
-  thread.writer.begin(pc, next_tsc(thread, now_ns()));
-}
-
-void continuous_trace_stop(Thread& thread) {
-  thread.packet_en = false;
-  if (thread.trace_stopped) return;
-  thread.trace_stopped = true;
-  thread.writer.trace_stop();
-  count(thread, Reason::kTraceStop);
-}
-
-void continuous_psb(Thread& thread, uint64_t pc) {
-  thread.returns.clear();
-  thread.writer.flush_tnt();
-  note_psb(thread);
-  thread.writer.psb_plus(pc, next_tsc(thread, now_ns()));
-}
-
-// Whether hot code can be improved, it is of no account if it can't.
-void improve_hot_code(Thread& thread) {
-  if (thread.hot_exit_count == 0 || !code_cache.try_lock()) return;
-  thread.holds_lock = true;
-  const uint32_t count = thread.hot_exit_count;
-  thread.hot_exit_count = 0;  // should a fault end this early, it is not tried again
-  for (uint32_t i = 0; i < count; ++i) code_cache.improve(thread.hot_exits[i]);
-  thread.holds_lock = false;
-  code_cache.unlock();
-}
-
 Reason continuous_refill(Thread& thread, uint64_t pc) {
-  if (thread.packet_en && thread.writer.size_bytes() >= thread.psb_due_bytes) {
-    continuous_psb(thread, pc);
+  if (can_defer(thread)) {
+    set_aside(thread);
+  } else {
+    write_log(thread);
+    if (psb_is_due(thread)) write_psb(thread, pc);
+    commit(thread);
+    start_stretch(thread);
   }
-  commit(thread);
-  start_stretch(thread);
   improve_hot_code(thread);
   if (thread.samples_due != 0) sample_from_stub(thread, pc);
   if (thread.trace_stopped) return Reason::kFull;  // natively from here on: that was counted
@@ -397,7 +288,7 @@ uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
   if (!is_plain || is_held || !fits_gate(thread)) {
     return end_from_stub(thread, pc, Reason::kSyscall);
   }
-  drain_log(thread);
+  write_log(thread);
   count_system_call(thread);
   if (thread.packet_en) {
     thread.packet_en = false;

@@ -28,13 +28,6 @@ void continuous_begin(Thread& thread, ucontext_t& context);
 // The program is going to die of `signal` at `context`, natively: takes the sample of that.
 void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& context);
 
-// For the log (filtered_log.cc): the trace begins at `pc`.
-void continuous_trace_on(Thread& thread, uint64_t pc);
-// The thread came to an address that stops its trace for good.
-void continuous_trace_stop(Thread& thread);
-// A PSB+ is due and the thread's writer has come to the program's instruction at `pc`.
-void continuous_psb(Thread& thread, uint64_t pc);
-
 // Some samplers, by bit, that the unit counts itself overflowed at `pc`, where the packets are.
 void continuous_counted_sample(Thread& thread, uint64_t pc, uint32_t samplers);
 
@@ -45,10 +38,10 @@ void end_stepping(Thread& thread, ucontext_t& context);
 // The trap of a single step on the way to the program's next instruction.
 void continuous_step(Thread& thread, ucontext_t& context);
 
-// All of the log is in the packets; from there `way` leads to `pc`, where tracing ends.
+// From the end of the log `way` leads to `pc`, where tracing ends.
 void continuous_pause(Thread& thread, uint64_t pc, const Way& way, channel::Reason reason);
 
-// The log was turned into packets up to the program's instruction at `pc`: makes room for more.
+// The log is full, or a sample is due, at the program's instruction at `pc`: makes room for more.
 // kCount to go on, else why the thread must run natively from there.
 channel::Reason continuous_refill(Thread& thread, uint64_t pc);
 

@@ -135,12 +135,13 @@ void start_counting(Thread& thread, uint32_t tid) {
 
 void drain_log(Thread& thread) {
   const uint64_t position = tls_block.log;
-  if (!thread.counting.active) return drain(thread, position);
+  const uint32_t weight = learning_weight(thread);
+  if (!thread.counting.active) return drain(thread, position, weight);
   const auto* const end = reinterpret_cast<const LogEntry*>(position);
   const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
   for (;;) {
     entry = count_entries(thread.counting, entry, end);
-    drain(thread, reinterpret_cast<uint64_t>(entry));
+    drain(thread, reinterpret_cast<uint64_t>(entry), weight);
     if (entry >= end) return;
     const LogWord word(*entry);
     SuperblockWalk walk = SuperblockWalk::to_exit(word.number(), entry[1]);

@@ -9,6 +9,7 @@
 #include "unit/continuous.h"
 #include "unit/testing/log_fixture.h"
 #include "unit/testing/no_windows.h"
+#include "unit/trace_output.h"
 
 extern "C" {
 void shape_loop();
@@ -38,9 +39,9 @@ std::vector<Taken> taken;
 }  // namespace
 
 // As continuous.cc has them, without a sample.
-void continuous_psb(Thread& thread, uint64_t /*pc*/) { thread.psb_due_bytes = SIZE_MAX; }
-void continuous_trace_on(Thread&, uint64_t) { FAIL() << "nothing is filtered"; }
-void continuous_trace_stop(Thread&) { FAIL() << "nothing is filtered"; }
+void write_psb(Thread& thread, uint64_t /*pc*/) { thread.psb_due_bytes = SIZE_MAX; }
+void trace_on(Thread&, uint64_t) { FAIL() << "nothing is filtered"; }
+void trace_stop(Thread&) { FAIL() << "nothing is filtered"; }
 void continuous_counted_sample(Thread& thread, uint64_t pc, uint32_t samplers) {
   taken.push_back({pc, samplers, thread.counting.counts.insns, thread.counting.counts.branches});
   thread.writer.end(pc);

@@ -10,8 +10,8 @@
 #include "unit/address_filters.h"
 #include "unit/branch_log.h"
 #include "unit/code_cache.h"
-#include "unit/continuous.h"
 #include "unit/thread_state.h"
+#include "unit/trace_output.h"
 
 namespace auxtrail::unit {
 
@@ -56,7 +56,7 @@ void write_transfer(Thread& thread, const WayOut& out) {
     thread.writer.flush_tnt();
     thread.writer.tip(out.target);
   }
-  if (thread.writer.size_bytes() >= thread.psb_due_bytes) continuous_psb(thread, out.target);
+  if (thread.writer.size_bytes() >= thread.psb_due_bytes) write_psb(thread, out.target);
 }
 
 void write_departure(Thread& thread, const WayOut& out) {
@@ -91,9 +91,9 @@ void write_filtered(Thread& thread, const LogEntry* entry, const LogEntry* end, 
                        code_cache.passage_details()[word.number()], target};
       place == Place::kTraced ? write_transfer(thread, out) : write_departure(thread, out);
     } else if (place == Place::kTraced) {
-      continuous_trace_on(thread, target);
+      trace_on(thread, target);
     }
-    if (place == Place::kTraceStop) continuous_trace_stop(thread);
+    if (place == Place::kTraceStop) trace_stop(thread);
   }
 }
 

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "unit/address_filters.h"
-#include "unit/continuous.h"
 #include "unit/testing/log_fixture.h"
 #include "unit/testing/no_windows.h"
+#include "unit/trace_output.h"
 
 extern "C" {
 void shape_filtered();
@@ -29,19 +29,19 @@ void shape_long();
 namespace auxtrail::unit {
 
 // As continuous.cc has them, but for the period of PSBs.
-void continuous_psb(Thread& thread, uint64_t pc) {
+void write_psb(Thread& thread, uint64_t pc) {
   thread.returns.clear();
   thread.writer.psb_plus(pc, 1);
   thread.psb_due_bytes = SIZE_MAX;
 }
-void continuous_trace_on(Thread& thread, uint64_t pc) {
+void trace_on(Thread& thread, uint64_t pc) {
   thread.returns.clear();
   thread.packet_en = true;
   if (thread.writer.size_bytes() < thread.psb_due_bytes) return thread.writer.tip_pge(pc);
   thread.psb_due_bytes = SIZE_MAX;
   thread.writer.begin(pc, 1);
 }
-void continuous_trace_stop(Thread& thread) {
+void trace_stop(Thread& thread) {
   thread.writer.trace_stop();
   thread.trace_stopped = true;
   thread.packet_en = false;
@@ -106,7 +106,7 @@ class FilteredLog : public LogFixture {
   }
   void enter(void (*function)()) { take(&shape_outside, 0, address(function)); }
   std::string drained() {
-    drain(*thread_, start_draining());
+    drain(*thread_, start_draining(), learning_weight(*thread_));
     return read();
   }
 };
@@ -180,7 +180,7 @@ TEST_F(FilteredLog, HotCodeLearnsOfAllExits) {
   drain_both();
   EXPECT_EQ(hits_of_first(&shape_filtered), 1U);
   EXPECT_EQ(hits_of_first(&shape_outside), 1U);
-  thread_->drains = kLearnsAll;
+  thread_->logs_learned_of = kLearnsAll;
   for (uint32_t i = 0; i < 3 * kLearnsEvery; ++i) drain_both();
   EXPECT_EQ(hits_of_first(&shape_filtered), 1U + 3 * kLearnsEvery);
   EXPECT_EQ(hits_of_first(&shape_outside), 1U + 3 * kLearnsEvery);

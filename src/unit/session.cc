@@ -121,13 +121,24 @@ void cap_period() {
   if (window_config.period_ns > kLongestNs) window_config.period_ns = kLongestNs;
 }
 
+bool defers_packets(const SessionConfig& config) {
+  for (uint32_t i = 0; i < config.sampler_count; ++i) {
+    if (is_counted(config.samplers[i])) return false;
+  }
+  return config.continuous != 0 && config.mode == channel::TraceMode::kSample &&
+         config.filter_bytes == 0 && config.all_packets == 0;
+}
+
 void configure_stretches(const SessionConfig& config) {
   constexpr uint64_t kHeaders = 64;
   uint64_t smallest = uint64_t{config.aux_pages} * channel::kPageBytes;
+  uint64_t largest = 0;
   for (uint32_t i = 0; i < config.sampler_count; ++i) {
     const uint64_t bytes = config.samplers[i].attr.aux_sample_size;
     if (bytes != 0 && bytes < smallest) smallest = bytes;
+    if (bytes > largest) largest = bytes;
   }
+  window_config.deferred = defers_packets(config) ? deferred_size(largest) : DeferredSize{0, 0};
   const uint64_t half = smallest / 2;
   window_config.psb_period_bytes = config.psb_period_bytes;
   if (half - kHeaders < window_config.psb_period_bytes) {
@@ -306,6 +317,8 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   thread.last_pc = 0;
   thread.stepping = false;
   start_counting(thread, tid);
+  thread.log_units = window_config.stretch_units;
+  defer_packets(thread, window_config.deferred);
   const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
   const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;
   if (slot.control->data_size != data_bytes) {  // first owner of this slot

@@ -16,6 +16,7 @@
 #include "pt/packet_writer.h"
 #include "unit/branch_log.h"
 #include "unit/counting.h"
+#include "unit/deferred_log.h"
 #include "unit/return_stack.h"
 #include "unit/signal_return.h"
 
@@ -77,7 +78,9 @@ struct Thread {
   SignalReturn signal_return;
 
   pt::PacketWriter writer;
-  uint32_t drains;  // of the log, so far; wraps
+  size_t log_units;           // of continuous trace's logs
+  DeferredLogs deferred;
+  uint32_t logs_learned_of;  // so far; wraps
   ReturnStack::Slots return_slots;
   ReturnStack returns{return_slots};
   size_t window_limit_bytes;  // what the packets of a window may fill, its end included
@@ -105,7 +108,7 @@ struct Thread {
   uint64_t due_address;  // what an overflow of theirs told
   uint64_t due_weight;
   // Exits that became hot since the log was last emptied.
-  uint32_t hot_exits[8];
+  uint32_t hot_exits[32];
   uint32_t hot_exit_count;
   bool history_has_psb;
   bool packet_en;         // packets are written: the SDM's PacketEn

@@ -112,8 +112,8 @@ namespace {
 // The log is full, and `pc` comes next: turns it into packets. kCount to go on, else why the window
 // ends.
 Reason refill(Thread& thread, uint64_t pc) {
-  drain_log(thread);
   if (session.config.continuous != 0) return continuous_refill(thread, pc);
+  drain_log(thread);
   if (!next_chunk(thread)) return Reason::kFull;
   return out_of_time(thread) ? Reason::kTimeBudget : Reason::kCount;
 }
@@ -290,8 +290,8 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, const Way& way
   if (const uint64_t abort = rseq_abort_of(pc); abort != 0) {
     context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(abort);
   }
-  drain_log(thread);
   if (session.config.continuous != 0) return continuous_pause(thread, pc, way, reason);
+  drain_log(thread);
   write_way(thread.writer, thread.returns, way);
   thread.writer.end(pc);
   deliver_sample(thread, pc, reason);

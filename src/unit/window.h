@@ -18,6 +18,7 @@
 
 #include "channel/layout.h"
 #include "unit/code_cache.h"
+#include "unit/deferred_log.h"
 #include "unit/thread_state.h"
 
 namespace auxtrail::unit {
@@ -36,6 +37,7 @@ struct WindowConfig {
   // the log at most, so that every sample holds one.
   uint64_t psb_period_bytes = 0;
   size_t stretch_units = 0;
+  DeferredSize deferred{0, 0};  // places are 0 where nothing is deferred
 };
 extern WindowConfig window_config;
 

@@ -75,9 +75,11 @@ def check_elsewhere(arguments, how):
 
 
 def check_totals(arguments):
-    """What more rounds add. All else is the same in both runs."""
+    """What more rounds add. All else is the same in both runs, but for what follows the last call of an interposed function: that is
+    counted if the entry event comes before the end, which is seldom. So of some runs the least is taken."""
     few, many = 1000, 3001
-    counts = [Recording(arguments, str(rounds), ["-e", "instructions:u", "-c", "100000"], [arguments.counted, rounds]).counted()
+    counts = [min(Recording(arguments, f"{rounds}.{i}", ["-e", "instructions:u", "-c", "100000"], [arguments.counted, rounds]).counted()
+                  for i in range(3))
               for rounds in (few, many)]
     added = tuple(b - a for a, b in zip(*counts))
     wanted = tuple(b - a for a, b in zip(expected(few), expected(many)))

@@ -16,6 +16,7 @@
 //   --seed N        where windows start
 //   --end-by-trap 1 windows end as they do where a signal frame of the unit's own can't serve
 //   --continuous 1  continuous trace instead of windows
+//   --deferred 1    and packets are deferred (unit/deferred_log.h), but none are forgotten
 //   --signal N      in continuous trace: sends this signal, too, which the program handles
 //   --self-test     instead: falsify one thing at a time; each must be noticed
 // Exit status: 0 no difference, 1 differences, 2 the harness has a problem, 77 the program is not
@@ -80,6 +81,8 @@ CommandLine Parse(int argc, char** argv) {
       options.recorder.end_by_trap = number != 0;
     } else if (name == "--continuous") {
       options.recorder.continuous = number != 0;
+    } else if (name == "--deferred") {
+      options.recorder.deferred = number != 0;
     } else if (name == "--signal") {
       options.signal = static_cast<int>(number);
     } else if (name == "--seed") {

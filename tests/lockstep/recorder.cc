@@ -37,6 +37,7 @@ channel::SessionConfig MakeConfig(const RecorderOptions& options) {
   channel::SessionConfig config;
   config.end_by_trap = options.end_by_trap ? 1 : 0;
   config.continuous = options.continuous ? 1 : 0;
+  config.all_packets = options.deferred ? 0 : 1;
   config.psb_period_bytes = kPsbPeriodBytes;
   config.data_pages = kDataPages;
   config.aux_pages = kAuxPages;

@@ -31,6 +31,7 @@ struct RecorderOptions {
   uint32_t aux_sample_bytes = 256;
   bool end_by_trap = false;
   bool continuous = false;
+  bool deferred = false;
   bool return_compression = false;
 };
 

@@ -1,0 +1,71 @@
+// Deferred packets: logs that are full, and whose packets nobody has asked for yet.
+//
+// Of AUX sampling nobody reads more than the samples, each the newest bytes of the AUX area. What
+// is overwritten before a sample is due was written in vain, and that would be most of it. So in
+// continuous trace with samples alone a full log (branch_log.h) is set aside, and becomes packets
+// when their end is needed: for a sample, at a system call, where the thread leaves the cache. Of
+// more logs than a sample takes the oldest is forgotten; the packets then begin anew, with a PSB+,
+// at the oldest that is left. Full trace and snapshots (copied by the recorder at any time) have
+// all packets written; address filters and the unit's own counts need every log at once.
+//
+// Translated code does not know of this: its log lies somewhere else each time. Signal safe; the
+// owning thread's alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace auxtrail::unit {
+
+struct Thread;
+
+struct DeferredLogs {
+  struct Log {
+    uint64_t start;
+    uint64_t end;
+    uint64_t end_ns;  // when it was set aside, for TSC packets
+  };
+  static constexpr uint32_t kMaxLogs = 128;
+
+  bool active = false;
+  bool forgot = false;  // some that are older than those
+  uint64_t memory = 0;  // kLogAlignment-aligned
+  uint32_t places = 0;  // for logs in it, the current one's included
+  uint32_t oldest = 0;  // of those set aside; they follow each other, then the current one
+  uint32_t count = 0;   // of these
+  uint64_t now_ns = 0;  // of the log that becomes packets; 0: it is the current one
+  Log logs[kMaxLogs];
+};
+
+// How the logs of a thread are divided so that samples of `sample_bytes` have their packets.
+struct DeferredSize {
+  uint32_t places;
+  uint32_t units;  // of each log
+};
+constexpr DeferredSize deferred_size(uint64_t sample_bytes) {
+  // Measured: one to three bytes of packets come of a unit; where less do, samples are shorter.
+  constexpr uint64_t kUnitsPerByte = 4;
+  constexpr uint64_t kMaxUnits = 2048;  // signals wait for the end of a log
+  constexpr uint64_t kLeastLogs = 8;
+  const uint64_t all = sample_bytes * kUnitsPerByte;
+  uint64_t units = all / kLeastLogs;
+  if (units > kMaxUnits) units = kMaxUnits;
+  if (units == 0) units = 1;
+  const uint64_t logs = all / units + 2;
+  constexpr uint64_t kMaxLogs = DeferredLogs::kMaxLogs;
+  return {static_cast<uint32_t>(logs < kMaxLogs ? logs : kMaxLogs), static_cast<uint32_t>(units)};
+}
+
+// Whether packets of what is not in the current log are to be written first.
+bool has_deferred(const Thread& thread);
+
+// For a thread that has just got its slot. Where there is no memory nothing is deferred.
+void defer_packets(Thread& thread, const DeferredSize& size);
+// No log is kept: the current one starts over.
+void drop_deferred(Thread& thread);
+// Sets the current log aside, up to the thread's position in it, and starts another.
+void set_aside(Thread& thread);
+// Turns what was set aside into packets.
+void catch_up(Thread& thread);
+
+}  // namespace auxtrail::unit

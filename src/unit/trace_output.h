@@ -1,0 +1,39 @@
+// The way from the thread's packet writer into its AUX area, in continuous trace.
+//
+// Packets are written in stretches: the writer's place is claimed in the area, and commit() makes
+// what was written there part of it. A PSB+ is due at every period; what makes older packets
+// unreadable (code that went away, packets that nobody kept) makes samples begin anew. In full
+// trace the recorder reads the area while it fills: where there is no room the program waits for
+// some time, then what it would write is lost. Signal safe; the owning thread's alone.
+#pragma once
+
+#include <cstdint>
+
+#include "unit/thread_state.h"
+
+namespace auxtrail::unit {
+
+// The thread begins to write, in its AUX area as it finds it.
+void begin_output(Thread& thread);
+// What was written becomes part of the AUX area, and the writer goes on behind it.
+void commit(Thread& thread);
+
+// Tracing begins at the program's instruction at `pc`.
+void trace_on(Thread& thread, uint64_t pc);
+// The thread came to an address that stops its trace for good.
+void trace_stop(Thread& thread);
+
+// Whether a PSB+ is due, if the program's position is known.
+bool psb_is_due(const Thread& thread);
+// The writer has come to the program's instruction at `pc`: writes it.
+void write_psb(Thread& thread, uint64_t pc);
+// The next sample consists of a PSB+, tracing on and off at `pc`.
+void write_position(Thread& thread, uint64_t pc);
+
+// Whether some code went away since, that what is not written yet may lead through.
+bool code_changed(const Thread& thread);
+// Nothing is known of what came before the program's instruction at `pc`; 0: that is not known
+// either.
+void begin_history(Thread& thread, uint64_t pc);
+
+}  // namespace auxtrail::unit
