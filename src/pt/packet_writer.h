@@ -48,6 +48,11 @@ class PacketWriter {
   // The branch that ends the trace, and where it leads: to where nothing is traced.
   void tip_pgd(uint64_t ip) { ip_packet(0x01, ip); }
   void trace_stop() { put16(0x8302); }
+  // Packets were lost. The next IP is a full one, whatever a decoder takes the last IP for.
+  void overflow() {
+    put16(0xf302);
+    last_ip_ = ~uint64_t{0};
+  }
 
   // Appends `count` conditional outcomes (count <= kMaxTntBits), oldest in the highest of the low
   // `count` bits, taken = 1. They leave as TNT packets of six bits, seven at a time.

@@ -121,6 +121,25 @@ TEST(PacketWriter, ABranchThatEndsTheTraceTellsItsTarget) {
   EXPECT_TRUE(decoder.at_end());
 }
 
+// What a decoder takes for the last IP, which packets that were lost may have changed, is of no
+// account.
+TEST(PacketWriter, BehindAnOverflowTheIpIsWhole) {
+  std::vector<uint8_t> bytes(256);
+  PacketWriter writer(bytes.data());
+  writer.psb();
+  writer.tip(0x401000);
+  writer.overflow();
+  writer.fup(0x401000);
+  PacketDecoder decoder(bytes, writer.size_bytes());
+  EXPECT_EQ(decoder.next().type, ppt_psb);
+  EXPECT_EQ(decoder.next().type, ppt_tip);
+  EXPECT_EQ(decoder.next().type, ppt_ovf);
+  const pt_packet fup = decoder.next();
+  EXPECT_EQ(fup.type, ppt_fup);
+  EXPECT_EQ(expand(fup.payload.ip, 0x7f0012345678), 0x401000U);
+  EXPECT_TRUE(decoder.at_end());
+}
+
 TEST(PacketWriter, APathAndItsTipReadBackWhateverIsPending) {
   std::mt19937_64 random(11);
   for (uint32_t pending = 0; pending < 48; ++pending) {

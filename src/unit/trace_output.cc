@@ -59,12 +59,14 @@ void discard(Thread& thread) {
   thread.writer.continue_in(claim(thread));
 }
 
-// If there is room again.
-void end_loss(Thread& thread) {
-  if (!thread.choked || !has_room(thread)) return;
+// If there is room again. True where a loss ends, with an OVF.
+bool end_loss(Thread& thread) {
+  if (!thread.choked || !has_room(thread)) return false;
   discard(thread);
   thread.choked = false;
   thread.slot.header->aux_lost_at.store(thread.engine.aux().written());
+  thread.writer.overflow();
+  return true;
 }
 
 // The PSB that is written next, at the writer's position.
@@ -119,7 +121,7 @@ void trace_on(Thread& thread, uint64_t pc) {
   if (thread.writer.size_bytes() < thread.psb_due_bytes) return thread.writer.tip_pge(pc);
   // What there was of positions is history no more.
   if (!thread.history_has_psb && address_filters.active()) thread.pt.begin_window();
-  end_loss(thread);
+  (void)end_loss(thread);
   note_psb(thread);
   thread.writer.begin(pc, next_tsc(thread, now_ns()));
 }
@@ -139,7 +141,7 @@ bool psb_is_due(const Thread& thread) {
 void write_psb(Thread& thread, uint64_t pc) {
   thread.returns.clear();
   thread.writer.flush_tnt();
-  end_loss(thread);
+  if (end_loss(thread)) thread.writer.fup(pc);
   note_psb(thread);
   const uint64_t ns = thread.deferred.now_ns != 0 ? thread.deferred.now_ns : now_ns();
   thread.writer.psb_plus(pc, next_tsc(thread, ns));
@@ -150,7 +152,7 @@ void write_position(Thread& thread, uint64_t pc) {
   if (filtered && session.config.mode != channel::TraceMode::kSample) return;
   // Outside of all ranges this may go on for long: each sample has its own position alone.
   if (filtered) thread.pt.begin_window();
-  end_loss(thread);
+  if (end_loss(thread)) thread.writer.fup(pc);
   note_psb(thread);
   thread.writer.position_only(pc, next_tsc(thread, now_ns()));
   commit(thread);

@@ -4,7 +4,8 @@
 // what was written there part of it. A PSB+ is due at every period; what makes older packets
 // unreadable (code that went away, packets that nobody kept) makes samples begin anew. In full
 // trace the recorder reads the area while it fills: where there is no room the program waits for
-// some time, then what it would write is lost. Signal safe; the owning thread's alone.
+// some time, then what it would write is lost, and an OVF stands where the trace goes on. Signal
+// safe; the owning thread's alone.
 #pragma once
 
 #include <cstdint>

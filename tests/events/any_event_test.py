@@ -5,9 +5,12 @@ The expected addresses and counts are the program's (happenings.S), not the reco
 import argparse
 import collections
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 SKIPPED = 77
 MEANS_NO_RIGHT = ("perf_event_paranoid", "tracefs", "does not have it", "rights", "denied", "not permitted")
@@ -49,6 +52,12 @@ def check(condition, text, recording):
     print(f"FAILED: {text}\nrecord said:\n{recording.told}\nfirst samples:")
     print("\n".join(sample[2] for sample in recording.samples[:10]))
     sys.exit(1)
+
+
+def expect(condition, text, *outputs):
+    if not condition:
+        print("FAILED:", text, *outputs, sep="\n")
+        sys.exit(1)
 
 
 def check_verified(recording):
@@ -150,11 +159,35 @@ def full_without_return_compression(arguments, at):
     check_loops(arguments, at, Recording(arguments, "store", ["-e", "intel_pt/noretcomp,psb_period=0/u"]))
 
 
+def full_loss(arguments, _at):
+    """The recorder does not read for a while: what is lost is told, and stands in the packets where the trace goes on."""
+    file = pathlib.Path(arguments.work) / "full_loss.data"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    with subprocess.Popen([arguments.auxtrail, "record", "-e", "intel_pt//u", "-m", ",16", "-o", file, "--",
+                           sys.executable, "-S", "-c", "for i in range(800000): pass"],
+                          stderr=subprocess.PIPE, text=True) as recorder:
+        deadline = time.monotonic() + 120
+        while not (file.exists() and file.stat().st_size > 1 << 20) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        recorder.send_signal(signal.SIGSTOP)
+        time.sleep(0.1)
+        recorder.send_signal(signal.SIGCONT)
+        told = recorder.communicate(timeout=120)[1]
+    expect(recorder.returncode == 0 and "bytes of trace found no room in the AUX area" in told, "a loss must be told", told)
+    verified = subprocess.run([arguments.auxtrail, "verify", "-i", file], capture_output=True, text=True, timeout=120, check=False)
+    expect(verified.returncode == 0 and "lost between two AUXTRACE records" in verified.stderr, "verify", verified)
+    # OVF, the position if tracing is on (FUP, six bytes of it; then a PAD), PSB.
+    expect(re.search(rb"\x02\xf3(\x7d.{6}\x00)?(\x02\x82){8}", file.read_bytes(), re.DOTALL), "no OVF where the trace goes on")
+    file.unlink()
+
+
 def snapshot(arguments, at):
     check_loops(arguments, at, Recording(arguments, "store", ["-e", "intel_pt//u", "-Se"]))
 
 
-CASES = {"full": full, "full_without_return_compression": full_without_return_compression, "snapshot": snapshot,
+CASES = {"full": full, "full_without_return_compression": full_without_return_compression,
+         "full_loss": full_loss, "snapshot": snapshot,
          "store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
 
 
