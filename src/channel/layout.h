@@ -111,6 +111,12 @@ struct Sampler {
   uint32_t group = 0;  // samplers of the same one read each other's counts; 0: of none
 };
 inline constexpr size_t kMaxSamplers = 32;
+// Whether an event's overflows come at times (task-clock, cpu-clock) and not when something
+// happens.
+constexpr bool is_clock(const perf_event_attr& attr) {
+  return attr.type == PERF_TYPE_SOFTWARE &&
+         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
+}
 // Whether the unit counts it itself.
 constexpr bool is_counted(const Sampler& sampler) {
   return sampler.kind == Sampler::kBranches || sampler.kind == Sampler::kInstructions;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "abi/sample_layout.h"
-#include "record/event_rate.h"
 
 namespace auxtrail::record {
 namespace {
@@ -25,7 +24,7 @@ CarriedCounts::CarriedCounts(const channel::SessionConfig& config) {
     Event event;
     event.id = sampler.id;
     event.kind = sampler.kind;
-    event.is_clock = is_clock(sampler.attr);
+    event.is_clock = channel::is_clock(sampler.attr);
     if ((sampler.attr.sample_type & PERF_SAMPLE_READ) != 0) {
       event.read_format = sampler.attr.read_format;
       event.offset = abi::sample_field_offset(sampler.attr.sample_type, abi::SampleField::kRead);

@@ -315,7 +315,7 @@ class Chooser {
     return std::any_of(choice_.samplers.begin(), choice_.samplers.end(),
                        [](const Sampler& sampler) {
                          const uint32_t type = sampler.attr.type;
-                         return !is_clock(sampler.attr) && type != PERF_TYPE_HARDWARE &&
+                         return !channel::is_clock(sampler.attr) && type != PERF_TYPE_HARDWARE &&
                                 type != PERF_TYPE_HW_CACHE && type != PERF_TYPE_RAW;
                        });
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "channel/layout.h"
+
 namespace auxtrail::record {
 namespace {
 
@@ -25,7 +27,7 @@ uint64_t limited(uint64_t frequency_hz, uint64_t max_rate_hz, std::vector<std::s
 uint64_t limited_period(const perf_event_attr& attr, uint64_t period,
                         std::vector<std::string>& warnings) {
   constexpr uint64_t kShortestNs = 1000000000 / kMaxUnitRateHz;
-  if (!is_clock(attr) || period >= kShortestNs) return period;
+  if (!channel::is_clock(attr) || period >= kShortestNs) return period;
   warnings.push_back(
       fmt::format("a period of {} is more often than the trace unit can serve; using {} ns", period,
                   kShortestNs));
@@ -40,11 +42,6 @@ RateTerm choose(const perf_event_attr& attr, const RecordOptions& options, uint6
 }
 
 }  // namespace
-
-bool is_clock(const perf_event_attr& attr) {
-  return attr.type == PERF_TYPE_SOFTWARE &&
-         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
-}
 
 Status set_rate(perf_event_attr& attr, const std::optional<RateTerm>& term,
                 const RecordOptions& options, uint64_t max_rate_hz,

@@ -13,9 +13,6 @@
 
 namespace auxtrail::record {
 
-// Whether its overflows come at times (task-clock, cpu-clock) and not when something happens.
-[[nodiscard]] bool is_clock(const perf_event_attr& attr);
-
 // The terms freq= and period= of one event; the last of them counts.
 struct RateTerm {
   bool is_frequency = false;

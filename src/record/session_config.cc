@@ -10,7 +10,6 @@
 #include "abi/attr.h"
 #include "abi/intel_pt.h"
 #include "abi/sample_layout.h"
-#include "record/event_rate.h"
 #include "record/intel_pt_terms.h"
 
 namespace auxtrail::record {
@@ -92,7 +91,7 @@ tl::unexpected<Error> cannot_record(const RecordOptions& options, std::string wh
 // The unit knows what it counts itself, the thread's clocks, and how often the kernel's events
 // overflow; what these have counted in between, only the kernel knows.
 Status check_values(const RecordOptions& options, const Sampler& sampler) {
-  if (sampler.counter != Counter::kKernel || is_clock(sampler.attr)) return {};
+  if (sampler.counter != Counter::kKernel || channel::is_clock(sampler.attr)) return {};
   if ((sampler.attr.sample_type & PERF_SAMPLE_READ) == 0) return {};
   if (!sampler.counts_only && sampler.attr.freq == 0) return {};
   return cannot_record(
@@ -267,7 +266,7 @@ Status check_trigger(SessionPlan& plan) {
     const int sys_errno = probe_event(sampler.trigger);
     if (sys_errno == 0) continue;
     const bool denied = sys_errno == EACCES || sys_errno == EPERM || sys_errno == ENOSYS;
-    if (denied && i == 0 && is_clock(sampler.trigger)) {
+    if (denied && i == 0 && channel::is_clock(sampler.trigger)) {
       plan.warnings.push_back(
           fmt::format("perf_event_open: {}; thread timers take the samples (see auxtrail doctor)",
                       std::strerror(sys_errno)));

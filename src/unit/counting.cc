@@ -203,7 +203,7 @@ void set_event_counts(Thread& thread) {
     const Counting::Each& each = thread.counting.each[i];
     uint64_t count = each.kernel_overflows * window_config.periods[i];
     if (is_counted(sampler)) count = count_of(sampler, thread.counting.counts);
-    if (is_clock(sampler.attr)) count = thread_cpu_ns();
+    if (channel::is_clock(sampler.attr)) count = thread_cpu_ns();
     thread.engine.set_count(i, count);
   }
 }

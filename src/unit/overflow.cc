@@ -10,6 +10,7 @@
 #include "unit/stack_switch.h"
 #include "unit/sys.h"
 #include "unit/syscall_gate.h"
+#include "unit/thread_claim.h"
 #include "unit/thread_state.h"
 #include "unit/window.h"
 

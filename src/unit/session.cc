@@ -18,7 +18,6 @@
 #include "unit/thread_state.h"
 #include "unit/trigger.h"
 #include "unit/window.h"
-#include "unit/window_parts.h"
 
 extern "C" __attribute__((weak)) char __libc_single_threaded;  // since glibc 2.32
 
@@ -115,63 +114,6 @@ bool send_hello(int fd, const Hello& hello, const int* descriptors, size_t count
   return sys::call(SYS_sendmsg, fd, sys::arg(&message), MSG_NOSIGNAL) == sizeof hello;
 }
 
-// However rare overflows are, a window's share of the time between them stays short.
-void cap_period() {
-  constexpr uint64_t kLongestNs = 100000000;
-  if (window_config.period_ns > kLongestNs) window_config.period_ns = kLongestNs;
-}
-
-bool defers_packets(const SessionConfig& config) {
-  for (uint32_t i = 0; i < config.sampler_count; ++i) {
-    if (is_counted(config.samplers[i])) return false;
-  }
-  return config.continuous != 0 && config.mode == channel::TraceMode::kSample &&
-         config.filter_bytes == 0 && config.all_packets == 0;
-}
-
-void configure_stretches(const SessionConfig& config) {
-  constexpr uint64_t kHeaders = 64;
-  uint64_t smallest = uint64_t{config.aux_pages} * channel::kPageBytes;
-  uint64_t largest = 0;
-  for (uint32_t i = 0; i < config.sampler_count; ++i) {
-    const uint64_t bytes = config.samplers[i].attr.aux_sample_size;
-    if (bytes != 0 && bytes < smallest) smallest = bytes;
-    if (bytes > largest) largest = bytes;
-  }
-  window_config.deferred = defers_packets(config) ? deferred_size(largest) : DeferredSize{0, 0};
-  const uint64_t half = smallest / 2;
-  window_config.psb_period_bytes = config.psb_period_bytes;
-  if (half - kHeaders < window_config.psb_period_bytes) {
-    window_config.psb_period_bytes = half > kHeaders ? half - kHeaders : 0;
-  }
-  const size_t units = half * 6 / kMaxPathBits;
-  window_config.stretch_units = units < kMaxStretchUnits ? units : kMaxStretchUnits;
-}
-
-void configure_windows(const SessionConfig& config) {
-  window_config.pid = static_cast<uint32_t>(sys::getpid());
-  window_config.exact_samplers = 0;
-  window_config.reads_counts = false;
-  for (uint32_t i = 0; i < config.sampler_count; ++i) {
-    const channel::Sampler& sampler = config.samplers[i];
-    window_config.periods[i] = period_of(sampler.attr);
-    const bool exact = config.continuous != 0 && !is_clock(sampler.trigger);
-    if (exact) window_config.exact_samplers |= 1u << i;
-    if ((sampler.attr.sample_type & PERF_SAMPLE_READ) != 0) window_config.reads_counts = true;
-  }
-  // Only clocks have a period in time; for anything else a millisecond is the rate windows are
-  // sized for.
-  const channel::Sampler& first = config.samplers[0];
-  window_config.period_ns = is_clock(first.trigger) || first.attr.freq != 0
-                                ? window_config.periods[0]
-                                : uint64_t{1000000};
-  cap_period();
-  configure_stretches(config);
-  const uint64_t bytes = first.attr.aux_sample_size & ~uint64_t{7};
-  const uint64_t area = uint64_t{config.aux_pages} * channel::kPageBytes;
-  window_config.sample_bytes = bytes < area ? bytes : area;
-}
-
 void send_declined(int fd, Declined why) {
   Hello hello;
   hello.pid = static_cast<uint32_t>(sys::getpid());
@@ -203,10 +145,7 @@ void open_triggers(Hello& hello, int* descriptors, size_t& count) {
       continue;
     }
     const OpenTrigger trigger = open_first(hello, sampler.trigger, kTriggerCookie);
-    if (trigger.timer_hz != 0) {
-      window_config.periods[0] = window_config.period_ns = 1000000000 / trigger.timer_hz;
-      cap_period();
-    }
+    if (trigger.timer_hz != 0) set_timer_rate(trigger.timer_hz);
     add_descriptor(trigger.fd, descriptors, count);
   }
   if (config.continuous == 0) return;
@@ -249,104 +188,6 @@ bool start_on(int fd) {
     session_forget();
   }
   return sent;
-}
-
-// Thread, stack and log in one lazily committed mapping.
-Thread* map_thread() {
-  constexpr size_t kGuard = 4096;
-  constexpr size_t kThreadBytes = sys::page_up(sizeof(Thread));
-  constexpr size_t kTotal = kGuard + kUnitStackBytes + kThreadBytes + 2 * kLogAlignment;
-  auto* at = static_cast<char*>(sys::mmap(nullptr, kTotal, PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE));
-  if (at == nullptr) return nullptr;
-  (void)sys::call(SYS_mprotect, sys::arg(at), kGuard, PROT_NONE);
-  char* stack_top = at + kGuard + kUnitStackBytes;
-  auto* thread = new (stack_top) Thread();
-  thread->stack_top = reinterpret_cast<uint64_t>(stack_top);
-  const auto log_area = reinterpret_cast<uint64_t>(stack_top + kThreadBytes);
-  thread->log_end = (log_area + 2 * kLogAlignment - kLogOverrunBytes) & ~(kLogAlignment - 1);
-  // A sampler of page faults must not see the log's.
-  for (uint64_t at_log = thread->log_end - kLogAlignment / 4; at_log < thread->log_end + 256;
-       at_log += channel::kPageBytes) {
-    *reinterpret_cast<volatile char*>(at_log) = 0;
-  }
-  return thread;
-}
-
-// `bytes` of the shared memory at `at`, mapped twice in a row, so that packets run over the end of
-// the area into its beginning; null if that can't be had. The mapping stays: threads that follow
-// each other in a slot use the same one.
-std::byte* map_twice(std::byte* at, size_t bytes) {
-  void* const room =
-      sys::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-  if (room == nullptr) return nullptr;
-  auto* const start = static_cast<std::byte*>(room);
-  for (std::byte* const place : {start, start + bytes}) {
-    // With an old size of 0, a shared mapping is not moved but mapped once more.
-    const long result = sys::call(SYS_mremap, sys::arg(at), 0, static_cast<long>(bytes),
-                                  MREMAP_MAYMOVE | MREMAP_FIXED, sys::arg(place));
-    if (!sys::is_error(result)) continue;
-    sys::munmap(room, 2 * bytes);
-    return nullptr;
-  }
-  return start;
-}
-
-bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot) {
-  const SessionConfig& config = session.config;
-  thread.slot = slot;
-  thread.held_signals = 0;
-  thread.holds_lock = false;
-  thread.leaving = false;
-  thread.delivering = false;
-  thread.pt.windowed = true;
-  thread.pt.unit.caps = abi::kSoftwareUnitCaps;
-  thread.history_has_psb = false;
-  thread.packet_en = false;
-  thread.trace_stopped = false;
-  thread.code_changes = code_cache.code_changes();
-  thread.choked = false;
-  slot.header->aux_written.store(0);
-  slot.header->aux_read.store(0);
-  slot.header->aux_lost.store(0);
-  slot.header->aux_lost_at.store(0);
-  thread.gate_rsp = 0;
-  thread.samples_due = 0;
-  thread.due_address = 0;
-  thread.due_weight = 0;
-  thread.last_pc = 0;
-  thread.stepping = false;
-  start_counting(thread, tid);
-  thread.log_units = window_config.stretch_units;
-  defer_packets(thread, window_config.deferred);
-  const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
-  const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;
-  if (slot.control->data_size != data_bytes) {  // first owner of this slot
-    event::DataRing::init_control_page(*slot.control, channel::kPageBytes, data_bytes);
-  }
-  if (config.continuous != 0 && thread.mirror == nullptr) {
-    thread.mirror = map_twice(slot.aux, aux_bytes);
-  }
-  event::ThreadConfig::Sampler more[channel::kMaxSamplers - 1];
-  for (uint32_t i = 1; i < config.sampler_count; ++i) {
-    more[i - 1] = {&config.samplers[i].attr, config.samplers[i].id, config.samplers[i].group};
-  }
-  return thread.engine.init({.leader = &config.leader,
-                             .sampler = &config.samplers[0].attr,
-                             .leader_id = config.leader_id,
-                             .sampler_id = config.samplers[0].id,
-                             .sampler_group = config.samplers[0].group,
-                             .more_samplers = more,
-                             .more_sampler_count = config.sampler_count - 1,
-                             .leader_pmu = &pmu::kIntelPt,
-                             .leader_context = &thread.pt,
-                             .tid = tid,
-                             .control = slot.control,
-                             .data = slot.data,
-                             .data_bytes = data_bytes,
-                             .aux = thread.mirror != nullptr ? thread.mirror : slot.aux,
-                             .aux_bytes = aux_bytes,
-                             .aux_mirrored = thread.mirror != nullptr}) == 0;
 }
 
 }  // namespace
@@ -394,25 +235,6 @@ void session_forget() {
     sys::munmap(thread->mirror, 2 * uint64_t{session.config.aux_pages} * channel::kPageBytes);
     thread->mirror = nullptr;
   }
-}
-
-Thread* claim_thread(uint32_t tid) {
-  for (uint32_t i = 0; i < channel::kSlotCount; ++i) {
-    const channel::SlotView slot =
-        channel::slot_view(session.memory, i, session.config.data_pages, session.config.aux_pages);
-    auto expected = channel::SlotState::kFree;
-    if (!slot.header->state.compare_exchange_strong(expected, channel::SlotState::kClaimed)) {
-      continue;
-    }
-    slot.header->tid.store(tid);
-    slot.header->pid.store(window_config.pid);
-    if (session.threads[i] == nullptr) session.threads[i] = map_thread();
-    Thread* thread = session.threads[i];
-    if (thread != nullptr && prepare_thread(*thread, tid, slot)) return thread;
-    slot.header->state.store(channel::SlotState::kFree);
-    return nullptr;
-  }
-  return nullptr;
 }
 
 }  // namespace auxtrail::unit

@@ -37,8 +37,4 @@ void session_stop();
 // In a forked child: forgets the parent's memory (it stays the parent's).
 void session_forget();
 
-// Claims a free slot for the calling thread and prepares its state. Null if there is none or no
-// memory for it. Async-signal-safe.
-Thread* claim_thread(uint32_t tid);
-
 }  // namespace auxtrail::unit

@@ -17,12 +17,6 @@ struct OpenTrigger {
   uint32_t timer_hz = 0;
 };
 
-// Whether its overflows come at times.
-inline bool is_clock(const perf_event_attr& attr) {
-  return attr.type == PERF_TYPE_SOFTWARE &&
-         (attr.config == PERF_COUNT_SW_CPU_CLOCK || attr.config == PERF_COUNT_SW_TASK_CLOCK);
-}
-
 // The period that `attr` asks for; a frequency as nanoseconds between overflows.
 uint64_t period_of(const perf_event_attr& attr);
 

@@ -40,6 +40,9 @@ struct WindowConfig {
   DeferredSize deferred{0, 0};  // places are 0 where nothing is deferred
 };
 extern WindowConfig window_config;
+// Sets it up for a session. A thread's timer may take the first sampler's place then, at its rate.
+void configure_windows(const channel::SessionConfig& config);
+void set_timer_rate(uint32_t hz);
 
 // Opens a window at the interrupted instruction: on return `context` continues in the code cache.
 // If that is not possible a sample without history is delivered at once and the program goes on
