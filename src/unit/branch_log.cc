@@ -119,7 +119,7 @@ const LogEntry* write_entries(Thread& thread, const LogEntry* entry, const LogEn
 
 }  // namespace
 
-uint32_t learning_weight(Thread& thread) {
+uint32_t next_learning_weight(Thread& thread) {
   if (session.config.continuous == 0) return 0;
   const uint32_t before = thread.logs_learned_of++;
   if (before < kLearnsAll) return 1;
@@ -145,18 +145,14 @@ void learn_exit(Thread& thread, LogWord word, uint64_t target, uint32_t weight) 
   note_exit(thread, word, target, weight);
 }
 
-void drain(Thread& thread, uint64_t position, uint32_t weight) {
-  const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
-  const auto* const end = reinterpret_cast<const LogEntry*>(position);
+const LogEntry* write_packets(Thread& thread, const LogEntry* entry, const LogEntry* end,
+                              uint32_t weight) {
   if (address_filters.active()) {
     write_filtered(thread, entry, end, weight);
-    entry = end;
-  } else if (weight != 0) {
-    entry = write_entries<true>(thread, entry, end, weight);
-  } else {
-    entry = write_entries<false>(thread, entry, end, 0);
+    return end;
   }
-  thread.log_start = reinterpret_cast<uint64_t>(entry);
+  if (weight != 0) return write_entries<true>(thread, entry, end, weight);
+  return write_entries<false>(thread, entry, end, 0);
 }
 
 void start_log(Thread& thread, size_t units) {

@@ -65,13 +65,15 @@ inline constexpr uint32_t kLearnsAll = 1 << 12;
 inline constexpr uint32_t kLearnsEvery = 8;
 
 // For how many of its like an exit of the thread's next log stands; 0: nothing is learned of it.
-uint32_t learning_weight(Thread& thread);
-// Turns the log up to `position`, or the end of the entry there, into packets. hot_code.cc learns
-// of its exits with that weight, if it is not 0.
-void drain(Thread& thread, uint64_t position, uint32_t weight);
+// Counts the logs: once for each.
+uint32_t next_learning_weight(Thread& thread);
+// Turns entries into packets, from `entry` up to the first that does not begin before `end`, which
+// is returned. hot_code.cc learns of their exits with that weight, if it is not 0.
+const LogEntry* write_packets(Thread& thread, const LogEntry* entry, const LogEntry* end,
+                              uint32_t weight);
 // Learns of some entries alone.
 void learn(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight);
-// The same of some entries where address filters say what is traced (filtered_log.cc); each exit
+// What write_packets() does where address filters say what is traced (filtered_log.cc); each exit
 // stands for `weight` of its like, if that is not 0.
 void write_filtered(Thread& thread, const LogEntry* entry, const LogEntry* end, uint32_t weight);
 // Lets hot_code.cc know of an exit that was taken. `target` is an indirect exit's.

@@ -35,7 +35,7 @@ namespace {
 class BranchLog : public LogFixture {
  protected:
   void drain_all() {
-    drain(*thread_, start_draining(), learning_weight(*thread_));
+    write();
     thread_->writer.flush_tnt();
   }
 };

@@ -10,7 +10,6 @@
 #include "unit/deferred_log.h"
 #include "unit/session.h"
 #include "unit/signals.h"
-#include "unit/stack_switch.h"
 #include "unit/sys.h"
 #include "unit/syscall_gate.h"
 #include "unit/trace_output.h"
@@ -28,9 +27,9 @@ namespace {
 void start_stretch(Thread& thread) { start_log(thread, thread.log_units); }
 
 // The packets of all that is in the log, and in those set aside before it.
-void write_log(Thread& thread) {
+void empty_logs(Thread& thread) {
   if (has_deferred(thread)) catch_up(thread);
-  drain_log(thread);
+  empty_log(thread);
 }
 
 // Tracing goes on at `pc`, if that is not filtered out.
@@ -44,7 +43,7 @@ void switch_on(Thread& thread, uint64_t pc) {
 // An interruption, if anything is being traced.
 void switch_off(Thread& thread, uint64_t pc, const Way& way = kEmptyWay) {
   if (!thread.packet_en) return;
-  drain_way(thread, way);
+  finish_way(thread, way);
   thread.writer.end(pc);
   thread.packet_en = false;
 }
@@ -62,9 +61,7 @@ void write_samples(Thread& thread, uint64_t pc, uint32_t samplers) {
 
 // The same of those that are due.
 void sample(Thread& thread, uint64_t pc) {
-  const uint32_t due = thread.samples_due;
-  thread.samples_due = 0;
-  write_samples(thread, pc, due);
+  write_samples(thread, pc, __atomic_exchange_n(&thread.samples_due, 0u, __ATOMIC_RELAXED));
 }
 
 // The thread ran natively up to `pc`, so the packets say no more than that.
@@ -130,15 +127,14 @@ void sample_and_go_on(Thread* thread, SampleRequest* request) {
 }
 
 void take_sample(Thread& thread, SampleRequest request) {
-  auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&sample_and_go_on),
-                         thread.stack_top);
+  call_on_stack(thread, &request, &sample_and_go_on, thread.stack_top);
   if (tls_block.state != UnitState::kTranslating) return;
   tls_block.state = UnitState::kIdle;
   replay_held_signals(thread, thread.saved_mask);
 }
 
 // Where tracing ended just there, the history leads to it already.
-void sample_native_position(Thread* thread, const uint64_t* pc) {
+void sample_native_position(Thread* thread, uint64_t* pc) {
   if (thread->last_pc == *pc) return sample(*thread, *pc);
   sample_position(*thread, *pc);
 }
@@ -207,8 +203,7 @@ void continuous_overflow(Thread& thread, ucontext_t& context, const Overflow& ov
   if (is_under_way || tls_block.state == UnitState::kTranslating) return;
   if (tls_block.state == UnitState::kSyscall) {
     if (!is_in_gate(context)) return;
-    auxtrail_call_on_stack(&thread, &context, reinterpret_cast<void*>(&sample_in_gate),
-                           (thread.gate_rsp - 256) & ~uint64_t{15});
+    call_on_stack(thread, &context, &sample_in_gate, (thread.gate_rsp - 256) & ~uint64_t{15});
     return;
   }
   const uint64_t ip = program_register(context, REG_RIP);
@@ -245,14 +240,13 @@ void continuous_fatal_signal(int signal, uint64_t address, const ucontext_t& con
     thread->due_weight = static_cast<uint64_t>(signal);
     tls_block.state = UnitState::kTranslating;
     uint64_t pc = program_register(context, REG_RIP);
-    auxtrail_call_on_stack(thread, &pc, reinterpret_cast<void*>(&sample_native_position),
-                           thread->stack_top);
+    call_on_stack(*thread, &pc, &sample_native_position, thread->stack_top);
     tls_block.state = UnitState::kIdle;
   }
 }
 
 void continuous_pause(Thread& thread, uint64_t pc, const Way& way, Reason reason) {
-  write_log(thread);
+  empty_logs(thread);
   switch_off(thread, pc, way);
   thread.last_pc = pc;
   if (thread.samples_due != 0) {
@@ -269,7 +263,7 @@ Reason continuous_refill(Thread& thread, uint64_t pc) {
   if (can_defer(thread)) {
     set_aside(thread);
   } else {
-    write_log(thread);
+    empty_logs(thread);
     if (psb_is_due(thread)) write_psb(thread, pc);
     commit(thread);
     start_stretch(thread);
@@ -288,7 +282,7 @@ uint64_t continuous_system_call(Thread& thread, uint64_t pc) {
   if (!is_plain || is_held || !fits_gate(thread)) {
     return end_from_stub(thread, pc, Reason::kSyscall);
   }
-  write_log(thread);
+  empty_logs(thread);
   count_system_call(thread);
   if (thread.packet_en) {
     thread.packet_en = false;

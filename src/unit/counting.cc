@@ -79,7 +79,7 @@ Counts counts_at(const SuperblockWalk& walk, const Counts& before, uint32_t insn
 }
 
 // The packets of a way through a superblock on which some sampler overflows.
-void drain_with_overflows(Thread& thread, SuperblockWalk& walk) {
+void write_with_overflows(Thread& thread, SuperblockWalk& walk) {
   Counting& counting = thread.counting;
   const Counts before = counting.counts;
   for (uint32_t insns = 1; insns <= walk.insns(); ++insns) {
@@ -133,30 +133,30 @@ void start_counting(Thread& thread, uint32_t tid) {
   schedule(counting);
 }
 
-void drain_log(Thread& thread) {
-  const uint64_t position = tls_block.log;
-  const uint32_t weight = learning_weight(thread);
-  if (!thread.counting.active) return drain(thread, position, weight);
-  const auto* const end = reinterpret_cast<const LogEntry*>(position);
+void empty_log(Thread& thread) {
   const auto* entry = reinterpret_cast<const LogEntry*>(thread.log_start);
-  for (;;) {
-    entry = count_entries(thread.counting, entry, end);
-    drain(thread, reinterpret_cast<uint64_t>(entry), weight);
-    if (entry >= end) return;
+  const auto* const end = reinterpret_cast<const LogEntry*>(tls_block.log);
+  const uint32_t weight = next_learning_weight(thread);
+  if (!thread.counting.active) (void)write_packets(thread, entry, end, weight);
+  while (thread.counting.active && entry < end) {
+    const LogEntry* const overflows = count_entries(thread.counting, entry, end);
+    (void)write_packets(thread, entry, overflows, weight);
+    entry = overflows;
+    if (entry >= end) break;
     const LogWord word(*entry);
     SuperblockWalk walk = SuperblockWalk::to_exit(word.number(), entry[1]);
-    drain_with_overflows(thread, walk);
+    write_with_overflows(thread, walk);
     entry += word.units();
-    thread.log_start = reinterpret_cast<uint64_t>(entry);
   }
+  thread.log_start = tls_block.log;
 }
 
-void drain_way(Thread& thread, const Way& way) {
+void finish_way(Thread& thread, const Way& way) {
   Counting& counting = thread.counting;
   if (counting.active && way.insns != 0) {
     SuperblockWalk walk = SuperblockWalk::on(way);
     const Counts then = counts_at(walk, counting.counts, way.insns);
-    if (reaches(then, counting.due)) return drain_with_overflows(thread, walk);
+    if (reaches(then, counting.due)) return write_with_overflows(thread, walk);
     counting.counts = then;
   }
   write_way(thread.writer, thread.returns, way);

@@ -56,9 +56,9 @@ struct Counting {
 void start_counting(Thread& thread, uint32_t tid);
 
 // Turns the log into packets, and counts.
-void drain_log(Thread& thread);
+void empty_log(Thread& thread);
 // The packets of what happened in a superblock that was left in the middle, and counts it.
-void drain_way(Thread& thread, const Way& way);
+void finish_way(Thread& thread, const Way& way);
 
 // The system call that the packets lead to is going to be made; and was not made after all. It may
 // be the last instruction of a period: take_overflow() behind it.

@@ -78,7 +78,7 @@ class CountingTest : public LogFixture {
   }
   void drain_all() {
     tls_block.log = start_draining();
-    drain_log(*thread_);
+    empty_log(*thread_);
     EXPECT_EQ(thread_->log_start, tls_block.log);
   }
   [[nodiscard]] const Counts& counts() const { return thread_->counting.counts; }
@@ -188,14 +188,14 @@ TEST_F(CountingTest, AWayThatEndsInTheMiddleCounts) {
   ASSERT_NE(block, nullptr);
   count(4, 0);
   const InsnMark* const marks = code_cache.marks_of(*block);
-  drain_way(*thread_, code_cache.way_to(*block, marks[3]));  // before the second jnz
+  finish_way(*thread_, code_cache.way_to(*block, marks[3]));  // before the second jnz
   EXPECT_EQ(counts().insns, 3U);
   EXPECT_EQ(counts().branches, 1U);
   EXPECT_THAT(taken, IsEmpty());
-  drain_way(*thread_, code_cache.way_to(*block, marks[3]));
+  finish_way(*thread_, code_cache.way_to(*block, marks[3]));
   EXPECT_THAT(taken, ElementsAre(Taken{block->pc + 3, 1, 4, 1}));
   EXPECT_EQ(counts().insns, 6U);
-  drain_way(*thread_, kEmptyWay);
+  finish_way(*thread_, kEmptyWay);
   EXPECT_EQ(counts().insns, 6U);
   EXPECT_EQ(read(), "TFdET");
 }

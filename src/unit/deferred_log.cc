@@ -48,19 +48,14 @@ bool map_places(DeferredLogs& logs, const DeferredSize& size) {
   if (memory == nullptr) return false;
   const auto start = reinterpret_cast<uint64_t>(memory);
   logs.memory = (start + kLogAlignment - 1) & ~(uint64_t{kLogAlignment} - 1);
-  logs.places = size.places;
-  for (uint32_t i = 0; i < logs.places; ++i) {
-    const uint64_t end = end_of_place(logs, i);
-    touch(end - size.units * sizeof(LogEntry), end + kLogOverrunBytes);
-  }
   return true;
 }
 
-// The entry that follows the oldest log's, or null.
-const LogEntry* entry_after_oldest(const Thread& thread, uint64_t current_start) {
+// The first entry that is not in packets yet, or null.
+const LogEntry* next_entry(const Thread& thread) {
   const DeferredLogs& logs = thread.deferred;
-  if (logs.count > 1) return entry_at(logs.logs[next_place(logs, logs.oldest)].start);
-  return current_start < tls_block.log ? entry_at(current_start) : nullptr;
+  if (logs.count != 0) return entry_at(logs.logs[logs.oldest].start);
+  return thread.log_start < tls_block.log ? entry_at(thread.log_start) : nullptr;
 }
 
 // Where the program was when it began what an entry stands for.
@@ -68,19 +63,31 @@ uint64_t start_pc(const LogEntry* entry) {
   return code_cache.block_of_exit(LogWord(*entry).number()).pc;
 }
 
-// A log's packets, in pieces that the AUX area surely has room for.
-void write_log(Thread& thread, const DeferredLogs::Log& log, const LogEntry* next) {
-  const uint64_t piece = window_config.stretch_units * sizeof(LogEntry);
-  thread.log_start = log.start;
-  while (thread.log_start < log.end) {
-    const uint64_t left = log.end - thread.log_start;
-    drain(thread, thread.log_start + (left < piece ? left : piece), 0);
-    const LogEntry* const following =
-        thread.log_start < log.end ? entry_at(thread.log_start) : next;
-    const bool has_psb = following != nullptr && psb_is_due(thread);
-    if (has_psb) write_psb(thread, start_pc(following));
+// The packets of the oldest log, in pieces that the AUX area surely has room for.
+void write_oldest(Thread& thread) {
+  DeferredLogs& logs = thread.deferred;
+  const DeferredLogs::Log log = logs.logs[logs.oldest];
+  logs.oldest = next_place(logs, logs.oldest);
+  --logs.count;
+  logs.now_ns = log.end_ns;
+  const auto* entry = entry_at(log.start);
+  while (entry < entry_at(log.end)) {
+    const LogEntry* const limit = entry + window_config.stretch_units;
+    const LogEntry* const end = entry_at(log.end);
+    entry = write_packets(thread, entry, limit < end ? limit : end, 0);
+    const LogEntry* const next = entry < end ? entry : next_entry(thread);
+    if (next != nullptr && psb_is_due(thread)) write_psb(thread, start_pc(next));
     commit(thread);
   }
+}
+
+// Nothing of what is logged can be decoded: some code that it leads through is gone.
+void forget_all(Thread& thread) {
+  DeferredLogs& logs = thread.deferred;
+  logs.count = 0;
+  logs.forgot = false;
+  thread.log_start = tls_block.log;
+  begin_history(thread, 0);
 }
 
 }  // namespace
@@ -88,7 +95,14 @@ void write_log(Thread& thread, const DeferredLogs::Log& log, const LogEntry* nex
 void defer_packets(Thread& thread, const DeferredSize& size) {
   DeferredLogs& logs = thread.deferred;
   logs.active = size.places != 0 && (logs.memory != 0 || map_places(logs, size));
-  if (logs.active) thread.log_units = size.units;
+  logs.places = size.places;
+  if (!logs.active) return;
+  thread.log_units = size.units;
+  // A child has its parent's pages, and its first store to each would be a page fault.
+  for (uint32_t i = 0; i < logs.places; ++i) {
+    const uint64_t end = end_of_place(logs, i);
+    touch(end - size.units * sizeof(LogEntry), end + kLogOverrunBytes);
+  }
   drop_deferred(thread);
 }
 
@@ -109,32 +123,40 @@ void drop_deferred(Thread& thread) {
 void set_aside(Thread& thread) {
   DeferredLogs& logs = thread.deferred;
   const auto* const entry = entry_at(thread.log_start);
-  learn(thread, entry, entry_at(tls_block.log), learning_weight(thread));
+  learn(thread, entry, entry_at(tls_block.log), next_learning_weight(thread));
+  const uint64_t now = now_ns();
   const uint32_t current = (logs.oldest + logs.count) % logs.places;
-  logs.logs[current] = {thread.log_start, tls_block.log, now_ns()};
-  ++logs.count;
-  if (logs.count == logs.places) forget_oldest(logs);
-  thread.log_end = end_of_place(logs, next_place(logs, current));
+  if (code_changed(thread)) {  // and this log may have begun before
+    note_code_change(thread);
+    logs.oldest = current;
+    logs.count = 0;
+    logs.forgot = true;
+  } else {
+    logs.logs[current] = {thread.log_start, tls_block.log, logs.last_ns, now};
+    ++logs.count;
+    if (logs.count == logs.places) forget_oldest(logs);
+    thread.log_end = end_of_place(logs, next_place(logs, current));
+  }
+  logs.last_ns = now;
   start_log(thread, thread.log_units);
 }
 
 void catch_up(Thread& thread) {
   DeferredLogs& logs = thread.deferred;
-  const uint64_t current_start = thread.log_start;
-  while (logs.count != 0 && code_changed(thread)) forget_oldest(logs);
+  if (code_changed(thread)) return forget_all(thread);
   if (logs.forgot) {
-    const auto* const first = logs.count != 0 ? entry_at(logs.logs[logs.oldest].start)
-                                              : entry_after_oldest(thread, current_start);
+    const LogEntry* const first = next_entry(thread);
+    if (logs.count != 0) logs.now_ns = logs.logs[logs.oldest].begin_ns;
     begin_history(thread, first != nullptr ? start_pc(first) : 0);
     logs.forgot = false;
   }
-  for (; logs.count != 0; --logs.count, logs.oldest = next_place(logs, logs.oldest)) {
-    const DeferredLogs::Log& log = logs.logs[logs.oldest];
-    logs.now_ns = log.end_ns;
-    write_log(thread, log, entry_after_oldest(thread, current_start));
+  const uint32_t changes = thread.code_changes;
+  while (logs.count != 0) {
+    write_oldest(thread);
+    // Another thread's doing; commit() has noticed.
+    if (thread.code_changes != changes) forget_all(thread);
   }
   logs.now_ns = 0;
-  thread.log_start = current_start;
 }
 
 }  // namespace auxtrail::unit

@@ -8,32 +8,36 @@
 // at the oldest that is left. Full trace and snapshots (copied by the recorder at any time) have
 // all packets written; address filters and the unit's own counts need every log at once.
 //
-// Translated code does not know of this: its log lies somewhere else each time. Signal safe; the
-// owning thread's alone.
+// Translated code does not know of this: its log lies somewhere else each time. The owning thread's
+// alone, while it is not in translated code. A sampler's signal may interrupt any of these
+// functions; it then does no more than set Thread::samples_due.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace auxtrail::unit {
 
 struct Thread;
 
+// A ring of places for logs. Fewer are set aside than there are places: the current log has the
+// place (oldest + count) % places.
 struct DeferredLogs {
   struct Log {
     uint64_t start;
     uint64_t end;
-    uint64_t end_ns;  // when it was set aside, for TSC packets
+    uint64_t begin_ns;  // when the log before was set aside, and this one: for TSC packets
+    uint64_t end_ns;
   };
   static constexpr uint32_t kMaxLogs = 128;
 
   bool active = false;
-  bool forgot = false;  // some that are older than those
-  uint64_t memory = 0;  // kLogAlignment-aligned
-  uint32_t places = 0;  // for logs in it, the current one's included
-  uint32_t oldest = 0;  // of those set aside; they follow each other, then the current one
-  uint32_t count = 0;   // of these
-  uint64_t now_ns = 0;  // of the log that becomes packets; 0: it is the current one
+  bool forgot = false;  // some before the oldest, or before the current one if none is set aside
+  uint64_t memory = 0;  // kLogAlignment-aligned; mapped once
+  uint32_t places = 0;
+  uint32_t oldest = 0;
+  uint32_t count = 0;    // of those set aside
+  uint64_t last_ns = 0;  // when one was set aside last
+  uint64_t now_ns = 0;   // of the packets that are written just now; 0: the present
   Log logs[kMaxLogs];
 };
 
@@ -43,7 +47,8 @@ struct DeferredSize {
   uint32_t units;  // of each log
 };
 constexpr DeferredSize deferred_size(uint64_t sample_bytes) {
-  // Measured: one to three bytes of packets come of a unit; where less do, samples are shorter.
+  // Most programs' units become a third of a byte to two; where less than a quarter does, samples
+  // are shorter.
   constexpr uint64_t kUnitsPerByte = 4;
   constexpr uint64_t kMaxUnits = 2048;  // signals wait for the end of a log
   constexpr uint64_t kLeastLogs = 8;
@@ -61,11 +66,13 @@ bool has_deferred(const Thread& thread);
 
 // For a thread that has just got its slot. Where there is no memory nothing is deferred.
 void defer_packets(Thread& thread, const DeferredSize& size);
-// No log is kept: the current one starts over.
+// Forgets all logs. The caller starts one, with start_log().
 void drop_deferred(Thread& thread);
-// Sets the current log aside, up to the thread's position in it, and starts another.
+// Sets the current log aside, up to the thread's position in it, and starts another. No sample is
+// due, and the thread is traced.
 void set_aside(Thread& thread);
-// Turns what was set aside into packets.
+// Turns what was set aside into packets, up to Thread::log_start. If that can't be decoded any
+// more, because some code is gone, the current log is left out as well.
 void catch_up(Thread& thread);
 
 }  // namespace auxtrail::unit

@@ -21,22 +21,28 @@ namespace {
 std::vector<size_t> pieces;       // bytes of packets between two commits
 std::vector<uint64_t> psbs;       // where they say that the program is
 std::vector<uint64_t> histories;  // where they begin
+std::vector<uint64_t> psb_times;
 uint32_t code_changes = 0;
+size_t changes_at_piece = 0;  // some code goes away while that one is written
 
 }  // namespace
 
-// As continuous.cc has them, into one long buffer.
+// As trace_output.cc has them, into one long buffer.
 void commit(Thread& thread) {
   pieces.push_back(thread.writer.size_bytes());
+  if (pieces.size() == changes_at_piece) ++code_changes;
+  if (code_changed(thread)) note_code_change(thread);
   thread.writer.continue_in(const_cast<uint8_t*>(thread.writer.position()));
 }
 bool psb_is_due(const Thread& thread) { return thread.writer.size_bytes() >= thread.psb_due_bytes; }
 void write_psb(Thread& thread, uint64_t pc) {
   psbs.push_back(pc);
+  psb_times.push_back(thread.deferred.now_ns);
   thread.returns.clear();
   thread.writer.psb_plus(pc, thread.deferred.now_ns);
 }
 bool code_changed(const Thread& thread) { return thread.code_changes != code_changes; }
+void note_code_change(Thread& thread) { thread.code_changes = code_changes; }
 void begin_history(Thread& thread, uint64_t pc) {
   histories.push_back(pc);
   thread.code_changes = code_changes;
@@ -57,7 +63,9 @@ class DeferredLog : public LogFixture {
     pieces.clear();
     psbs.clear();
     histories.clear();
+    psb_times.clear();
     code_changes = 0;
+    changes_at_piece = 0;
     thread_->code_changes = 0;
     thread_->logs_learned_of = 0;
     window_config.stretch_units = 64;
@@ -86,6 +94,11 @@ class DeferredLog : public LogFixture {
     log(*loop_, rounds);
     set_aside(*thread_);
   }
+  void write_current() {
+    const auto* const entry = reinterpret_cast<const LogEntry*>(thread_->log_start);
+    const auto* const end = reinterpret_cast<const LogEntry*>(tls_block.log);
+    (void)write_packets(*thread_, entry, end, 0);
+  }
   std::string packets() {
     thread_->writer.flush_tnt();
     return packet_letters(packets_,
@@ -104,7 +117,7 @@ TEST_F(DeferredLog, WhatIsSetAsideComesBeforeTheCurrentLog) {
   log(*loop_, 0);
   catch_up(*thread_);
   EXPECT_FALSE(has_deferred(*thread_));
-  drain(*thread_, tls_block.log, 0);
+  write_current();
   EXPECT_EQ(packets(), "NTNN");
   EXPECT_TRUE(psbs.empty());
   EXPECT_TRUE(histories.empty());
@@ -114,13 +127,17 @@ TEST_F(DeferredLog, WhatIsSetAsideComesBeforeTheCurrentLog) {
 TEST_F(DeferredLog, TheOldestAreForgotten) {
   log(*loop_, 0);
   catch_up(*thread_);  // nothing yet, but for what is in the writer
-  drain(*thread_, tls_block.log, 0);
+  write_current();
   for (int i = 0; i < 5; ++i) log_and_set_aside(0);
   for (int i = 0; i < 3; ++i) log_and_set_aside(1);
   EXPECT_TRUE(has_deferred(*thread_));
   catch_up(*thread_);
+  const DeferredLogs& logs = thread_->deferred;
+  const uint64_t begin_ns = logs.logs[(logs.oldest + logs.places - 3) % logs.places].begin_ns;
   EXPECT_EQ(packets(), "NPFTNTNTN");
   EXPECT_EQ(histories, std::vector{loop_pc()});
+  EXPECT_NE(begin_ns, 0U);
+  EXPECT_EQ(psb_times, std::vector{begin_ns});  // when the oldest was begun
 }
 
 // The memory goes round; the logs stay in order, and none is written twice.
@@ -138,25 +155,42 @@ TEST_F(DeferredLog, LogsStayInOrderFromRoundToRound) {
   EXPECT_TRUE(histories.empty());
 }
 
-// Nothing that is not written yet can be decoded then, but for the current log, which may lead
-// through the new code.
+// The current log may have begun in code that is gone, too.
 TEST_F(DeferredLog, ACodeChangeForgetsAll) {
   log_and_set_aside(1);
   log_and_set_aside(1);
   code_changes = 1;
   log(*loop_, 0);
   catch_up(*thread_);
-  drain(*thread_, tls_block.log, 0);
-  EXPECT_EQ(packets(), "PFN");
-  EXPECT_EQ(histories, std::vector{loop_pc()});
+  write_current();
+  EXPECT_EQ(packets(), "");
+  EXPECT_EQ(histories, std::vector<uint64_t>{0});
   EXPECT_FALSE(has_deferred(*thread_));
 }
 
-TEST_F(DeferredLog, ACodeChangeMayLeaveNothing) {
-  log_and_set_aside(1);
+// What is logged since then is kept.
+TEST_F(DeferredLog, LogsBehindACodeChangeAreKept) {
+  log_and_set_aside(0);
   code_changes = 1;
+  log_and_set_aside(0);  // it may have begun before
+  log_and_set_aside(1);
+  log(*loop_, 0);
   catch_up(*thread_);
-  EXPECT_EQ(packets(), "");
+  write_current();
+  EXPECT_EQ(packets(), "PFTNN");
+  EXPECT_EQ(histories, std::vector{loop_pc()});
+}
+
+// One in the middle of writing, by another thread: what is not written is from before.
+TEST_F(DeferredLog, ACodeChangeInTheMiddleForgetsTheRest) {
+  log_and_set_aside(1);
+  log_and_set_aside(0);
+  log_and_set_aside(0);
+  log(*loop_, 0);
+  changes_at_piece = 1;
+  catch_up(*thread_);
+  write_current();
+  EXPECT_EQ(packets(), "TN");
   EXPECT_EQ(histories, std::vector<uint64_t>{0});
   EXPECT_FALSE(has_deferred(*thread_));
 }
@@ -169,13 +203,14 @@ TEST_F(DeferredLog, PsbsComeBetweenLogs) {
   log_and_set_aside(0);
   log(*hot, 0);
   set_aside(*thread_);
-  const uint64_t first_ns = thread_->deferred.logs[0].end_ns;
+  const std::vector<uint64_t> times{thread_->deferred.logs[0].end_ns,
+                                    thread_->deferred.logs[1].end_ns};
   log(*loop_, 1);
   catch_up(*thread_);
   EXPECT_EQ(psbs, (std::vector{hot->pc, loop_pc()}));
-  EXPECT_LE(first_ns, thread_->deferred.logs[1].end_ns);
+  EXPECT_EQ(psb_times, times);
   thread_->psb_due_bytes = SIZE_MAX;
-  drain(*thread_, tls_block.log, 0);
+  write_current();
   EXPECT_EQ(packets(), "NPFTPFTN");
 }
 

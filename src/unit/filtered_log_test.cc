@@ -106,7 +106,7 @@ class FilteredLog : public LogFixture {
   }
   void enter(void (*function)()) { take(&shape_outside, 0, address(function)); }
   std::string drained() {
-    drain(*thread_, start_draining(), learning_weight(*thread_));
+    write();
     return read();
   }
 };

@@ -7,12 +7,12 @@
 #include "unit/entry.h"
 #include "unit/session.h"
 #include "unit/signals.h"
-#include "unit/stack_switch.h"
 #include "unit/sys.h"
 #include "unit/syscall_gate.h"
 #include "unit/thread_claim.h"
 #include "unit/thread_state.h"
 #include "unit/window.h"
+#include "unit/window_parts.h"
 
 namespace auxtrail::unit {
 
@@ -101,10 +101,8 @@ Thread* handle_overflow(ucontext_t& context, const Overflow& overflow) {
   const bool continuous = session.config.continuous != 0;
   if (continuous && overflow.wants_sample()) note_due_sample(*thread, overflow);
   tls_block.state = UnitState::kTranslating;
-  auxtrail_call_on_stack(
-      thread, &context,
-      reinterpret_cast<void*>(continuous ? &enter_on_own_stack : &begin_on_own_stack),
-      thread->stack_top);
+  call_on_stack(*thread, &context, continuous ? &enter_on_own_stack : &begin_on_own_stack,
+                thread->stack_top);
   if (tls_block.state == UnitState::kTranslating) tls_block.state = UnitState::kIdle;
   return thread;
 }
@@ -117,9 +115,12 @@ void on_overflow(ucontext_t& context, const Overflow& overflow) {
   tls_block.in_trigger = 1;
   Thread* thread = handle_overflow(context, overflow);
   tls_block.in_trigger = 0;
-  if (thread != nullptr && tls_block.state == UnitState::kIdle) {
-    replay_held_signals(*thread, signal_mask(context));
-  }
+  if (thread == nullptr) return;
+  if (tls_block.state == UnitState::kIdle) replay_held_signals(*thread, signal_mask(context));
+  // A call that waits goes on, perhaps for long; they arrive in the gate.
+  const bool waits =
+      tls_block.state == UnitState::kSyscall && is_in_gate(context) && !call_was_made(context);
+  if (waits) replay_held_signals(*thread, thread->saved_mask);
 }
 
 }  // namespace auxtrail::unit

@@ -17,6 +17,7 @@
 #include "unit/thread_state.h"
 #include "unit/window.h"
 #include "unit/window_leave.h"
+#include "unit/window_parts.h"
 
 namespace auxtrail::unit {
 namespace {
@@ -175,8 +176,7 @@ void end_on_own_stack(Thread* thread, EndRequest* request) {
   window_end(*thread, *request->context, request->pc, request->way, request->reason);
 }
 void end_window(Thread& thread, EndRequest request) {
-  auxtrail_call_on_stack(&thread, &request, reinterpret_cast<void*>(&end_on_own_stack),
-                         thread.stack_top);
+  call_on_stack(thread, &request, &end_on_own_stack, thread.stack_top);
   tls_block.state = UnitState::kIdle;
   replay_held_signals(thread, thread.saved_mask);
 }
@@ -267,7 +267,7 @@ bool handle_in_unit(int signal, const siginfo_t& info, ucontext_t& context) {
   if (!code_cache.in_cache(ip)) {
     if (signal != SIGSEGV && signal != SIGBUS) return false;
     if (!is_on_unit_stack(*thread, context)) return false;
-    abort_translation(*thread, context);
+    abort_translation(*thread, context, reinterpret_cast<uint64_t>(info.si_addr));
     return true;
   }
   if (signal == SIGTRAP && ip - 1 == code_cache.exit_trap()) {

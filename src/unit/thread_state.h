@@ -71,14 +71,14 @@ struct Thread {
   uint64_t gate_rax;    // what it is called with, then what it returned
 
   uint64_t log_end;    // kLogAlignment-aligned
-  uint64_t log_start;  // of the current chunk
+  uint64_t log_start;  // what comes before is in packets
 
   // For the last two instructions of leaving rsp points to its beginning, and a trigger's frame may
   // come below: there is the unit's stack, so no more may stand before it than the red zone covers.
   SignalReturn signal_return;
 
   pt::PacketWriter writer;
-  size_t log_units;           // of continuous trace's logs
+  size_t log_units;  // of continuous trace's logs
   DeferredLogs deferred;
   uint32_t logs_learned_of;  // so far; wraps
   ReturnStack::Slots return_slots;
@@ -96,6 +96,7 @@ struct Thread {
   uint64_t pending_pc;         // where the program goes on if the stub at work has to give up
   bool delivering;             // a record is being written: a fault there breaks the ring
   bool leaving;                // a stub ends the window by signal_return
+  uint64_t handler_stack;      // the stack's end where a handler called its function
   uint64_t held_signals;       // watched signals that somebody sent during a window, by bit
   alignas(8) char held_info[11][128];  // by signal - 1; SIGSEGV is the highest of the five
   // Continuous tracing (continuous.h).
@@ -110,7 +111,7 @@ struct Thread {
   // Exits that became hot since the log was last emptied.
   uint32_t hot_exits[32];
   uint32_t hot_exit_count;
-  bool history_has_psb;
+  bool history_has_psb;   // samples have something to begin with
   bool packet_en;         // packets are written: the SDM's PacketEn
   bool trace_stopped;     // in the range of a TraceStop filter, for good
   bool choked;            // full trace: there is no room, and what is written is lost

@@ -5,6 +5,7 @@
 #include "unit/clock.h"
 #include "unit/code_cache.h"
 #include "unit/counting.h"
+#include "unit/deferred_log.h"
 #include "unit/session.h"
 #include "unit/sys.h"
 #include "unit/window.h"
@@ -22,6 +23,8 @@ constexpr size_t kRoomBytes = packet_room(0) +
                               (kMaxStretchUnits + kMaxEntryUnits) * kMaxPackedUnitBytes +
                               4 * pt::PacketWriter::kMaxHeaderBytes;
 static_assert(channel::kAuxAheadBytes >= kRoomBytes);
+
+uint64_t address_of(const std::byte* at) { return reinterpret_cast<uint64_t>(at); }
 
 uint8_t* claim(Thread& thread) {
   return reinterpret_cast<uint8_t*>(thread.engine.aux().claim(kRoomBytes));
@@ -56,6 +59,7 @@ void schedule_psb(Thread& thread) {
 void discard(Thread& thread) {
   auto& lost = thread.slot.header->aux_lost;
   lost.store(lost.load(std::memory_order_relaxed) + thread.writer.size_bytes());
+  thread.window_branches = 0;
   thread.writer.continue_in(claim(thread));
 }
 
@@ -78,7 +82,7 @@ void note_psb(Thread& thread) {
 
 // Samples begin with what is traced from here on.
 void forget_history(Thread& thread) {
-  thread.code_changes = code_cache.code_changes();
+  note_code_change(thread);
   thread.pt.begin_window();
   thread.history_has_psb = false;
   thread.since_psb = static_cast<int64_t>(window_config.psb_period_bytes);
@@ -163,6 +167,27 @@ void write_position(Thread& thread, uint64_t pc) {
 }
 
 bool code_changed(const Thread& thread) { return thread.code_changes != code_cache.code_changes(); }
+
+void note_code_change(Thread& thread) { thread.code_changes = code_cache.code_changes(); }
+
+bool is_output(const Thread& thread, uint64_t address) {
+  const uint64_t bytes = uint64_t{session.config.aux_pages} * channel::kPageBytes;
+  if (thread.mirror == nullptr) return address - address_of(thread.slot.aux) < bytes;
+  return address - address_of(thread.mirror) < 2 * bytes;
+}
+
+void cut_trace(Thread& thread) {
+  drop_deferred(thread);
+  thread.log_start = tls_block.log;
+  thread.packet_en = false;
+  thread.writer = pt::PacketWriter(claim(thread));
+  if (session.config.mode == channel::TraceMode::kFull) {
+    thread.choked = true;  // up to an OVF and a PSB+
+    return schedule_psb(thread);
+  }
+  forget_history(thread);
+  schedule_psb(thread);
+}
 
 void begin_history(Thread& thread, uint64_t pc) {
   thread.writer.flush_tnt();

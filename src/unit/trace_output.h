@@ -28,11 +28,18 @@ void trace_stop(Thread& thread);
 bool psb_is_due(const Thread& thread);
 // The writer has come to the program's instruction at `pc`: writes it.
 void write_psb(Thread& thread, uint64_t pc);
-// The next sample consists of a PSB+, tracing on and off at `pc`.
+// For a sample that has no history: a PSB+, tracing on and off at `pc`. Nothing in full trace and
+// snapshots with address filters.
 void write_position(Thread& thread, uint64_t pc);
 
-// Whether some code went away since, that what is not written yet may lead through.
+// Whether some code went away since Thread::code_changes was noted: what is not written yet may
+// lead through it. commit() then notes it, and samples begin anew behind what it commits.
 bool code_changed(const Thread& thread);
+void note_code_change(Thread& thread);
+// Whether it is the thread's AUX area that an address lies in.
+bool is_output(const Thread& thread, uint64_t address);
+// A fault cut the packets that were being written: what they should have told is lost.
+void cut_trace(Thread& thread);
 // Nothing is known of what came before the program's instruction at `pc`; 0: that is not known
 // either.
 void begin_history(Thread& thread, uint64_t pc);

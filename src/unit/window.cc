@@ -113,7 +113,7 @@ namespace {
 // ends.
 Reason refill(Thread& thread, uint64_t pc) {
   if (session.config.continuous != 0) return continuous_refill(thread, pc);
-  drain_log(thread);
+  empty_log(thread);
   if (!next_chunk(thread)) return Reason::kFull;
   return out_of_time(thread) ? Reason::kTimeBudget : Reason::kCount;
 }
@@ -291,7 +291,7 @@ void window_end(Thread& thread, ucontext_t& context, uint64_t pc, const Way& way
     context.uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(abort);
   }
   if (session.config.continuous != 0) return continuous_pause(thread, pc, way, reason);
-  drain_log(thread);
+  empty_log(thread);
   write_way(thread.writer, thread.returns, way);
   thread.writer.end(pc);
   deliver_sample(thread, pc, reason);
@@ -320,11 +320,11 @@ uint64_t unit_exit(Thread* thread) {
     tls_block.log += word.units() * sizeof(LogEntry);
   }
   const bool is_end = exit.state == Exit::kEnd;  // never changes, unlike the other states
-  if (thread->samples_due != 0 && !log_is_full(tls_block.log)) (void)refill(*thread, target);
-  if (log_is_full(tls_block.log)) {
+  const bool is_full = log_is_full(tls_block.log);
+  if (is_full || thread->samples_due != 0) {
     const Reason reason = refill(*thread, target);
     if (reason != Reason::kCount && !is_end) return end_from_stub(*thread, target, reason);
-    if (token == exit_token(number, true)) {  // the full log was all that stopped it
+    if (is_full && token == exit_token(number, true)) {  // that was all that stopped it
       uint8_t* const next = code_cache.chained(number);
       if (next != nullptr) return reinterpret_cast<uint64_t>(next);
     }

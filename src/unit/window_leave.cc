@@ -2,10 +2,12 @@
 #include "unit/window_leave.h"
 
 #include "unit/code_cache.h"
+#include "unit/counting.h"
 #include "unit/session.h"
 #include "unit/signals.h"
 #include "unit/stack_switch.h"
 #include "unit/stub_frame.h"
+#include "unit/trace_output.h"
 #include "unit/window.h"
 
 namespace auxtrail::unit {
@@ -47,7 +49,7 @@ uint64_t end_from_stub(Thread& thread, uint64_t pc, Reason reason) {
   return_natively(&thread);
 }
 
-void abort_translation(Thread& thread, ucontext_t& context) {
+void abort_translation(Thread& thread, ucontext_t& context, uint64_t address) {
   if (thread.holds_lock) {
     thread.holds_lock = false;
     code_cache.unlock();
@@ -56,9 +58,11 @@ void abort_translation(Thread& thread, ucontext_t& context) {
     thread.delivering = false;
     session.stopped = true;
   }
+  if (session.config.continuous != 0 && is_output(thread, address)) cut_trace(thread);
   auto& registers = context.uc_mcontext.gregs;
   if (thread.leaving) {  // in window_end, which end_from_stub called
     count_invalidated(thread);
+    begin_native(thread);
     registers[REG_RIP] = reinterpret_cast<greg_t>(&return_natively);
     registers[REG_RDI] = reinterpret_cast<greg_t>(&thread);
     registers[REG_RSP] = static_cast<greg_t>((stub_rsp(thread) & ~uint64_t{15}) - sizeof(uint64_t));
@@ -68,10 +72,11 @@ void abort_translation(Thread& thread, ucontext_t& context) {
     registers[REG_RSP] = static_cast<greg_t>(stub_rsp(thread));
     const uint64_t pc = thread.pending_pc;
     registers[REG_RAX] = static_cast<greg_t>(trap_at(thread, pc, Reason::kInvalidated));
-  } else {  // in window_begin or window_end, called by a handler
+  } else {  // in what a handler called, by call_on_stack()
     count_invalidated(thread);
+    if (tls_block.state == UnitState::kTranslating) begin_native(thread);
     registers[REG_RIP] = reinterpret_cast<greg_t>(&auxtrail_call_on_stack_return);
-    registers[REG_RSP] = static_cast<greg_t>(thread.stack_top - 16);
+    registers[REG_RSP] = static_cast<greg_t>(thread.handler_stack - 16);
   }
 }
 

@@ -15,8 +15,8 @@ namespace auxtrail::unit {
 // ends the window.
 uint64_t end_from_stub(Thread& thread, uint64_t pc, channel::Reason reason);
 
-// A fault hit the unit itself, reading code that is gone or memory that can't be had: makes
-// `context` return from the stub or handler at work as if the code could not be translated.
-void abort_translation(Thread& thread, ucontext_t& context);
+// A fault at `address` hit the unit itself, reading code that is gone or memory that can't be had:
+// makes `context` return from the stub or handler at work as if the code could not be translated.
+void abort_translation(Thread& thread, ucontext_t& context, uint64_t address);
 
 }  // namespace auxtrail::unit

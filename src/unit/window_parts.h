@@ -8,6 +8,7 @@
 
 #include "channel/layout.h"
 #include "unit/code_cache.h"
+#include "unit/stack_switch.h"
 #include "unit/thread_state.h"
 
 namespace auxtrail::unit {
@@ -19,7 +20,7 @@ constexpr size_t packet_room(size_t units) {
   return units * kMaxUnitBytes6 / 6 + kReservedBytes;
 }
 
-// Of the log, the most between two drains of continuous tracing.
+// Of the log, the most that becomes packets between two commits of continuous trace.
 inline constexpr size_t kMaxStretchUnits = 1024;
 
 // A strictly growing value for TSC packets.
@@ -40,6 +41,15 @@ void enter_cache(Thread& thread, ucontext_t& context, const Block& block);
 // Writes a sample of that sampler, whose newest bytes end at `pc`.
 void write_sample(Thread& thread, uint64_t pc, uint32_t sampler);
 void count(Thread& thread, channel::Reason reason);
+// For handlers: calls function(&thread, argument) on a stack of which `stack_end` is the end, from
+// where abort_translation() can return early.
+template <class Argument>
+void call_on_stack(Thread& thread, Argument* argument, void (*function)(Thread*, Argument*),
+                   uint64_t stack_end) {
+  thread.handler_stack = stack_end;
+  auxtrail_call_on_stack(&thread, argument, reinterpret_cast<void*>(function), stack_end);
+}
+
 // To a counter that the calling thread alone writes.
 inline void add(std::atomic<uint64_t>& counter, uint64_t amount) {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);

@@ -74,6 +74,11 @@ class LogFixture : public ::testing::Test {
     thread_->log_start = reinterpret_cast<uint64_t>(log_.data());
     return thread_->log_start + bytes;
   }
+  // The packets of the log, and what hot code learns of it.
+  void write() {
+    const auto* const end = reinterpret_cast<const LogEntry*>(start_draining());
+    (void)write_packets(*thread_, log_.data(), end, next_learning_weight(*thread_));
+  }
   std::string read() {
     thread_->writer.flush_tnt();
     return packet_letters(packets_, thread_->writer.size_bytes());
