@@ -6,7 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <iterator>
 
 #include "cli/commands.h"
 #include "cli/filter_symbols.h"
@@ -31,6 +34,24 @@ void die_of(int signal_number) {
   sigaddset(&mask, signal_number);
   ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
   ::raise(signal_number);
+}
+
+// By default (signal(7)).
+bool dumps_core(int signal_number) {
+  constexpr int kSignals[] = {SIGABRT, SIGBUS, SIGFPE,  SIGILL,  SIGQUIT,
+                              SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ};
+  return std::find(std::begin(kSignals), std::end(kSignals), signal_number) != std::end(kSignals);
+}
+
+// Where samples are windows, what led to a program's death is not in them.
+void tell_of_crash(const record::Outcome& outcome) {
+  if (!outcome.started || !WIFSIGNALED(outcome.wait_status) || outcome.summary->continuous) return;
+  if (!dumps_core(WTERMSIG(outcome.wait_status))) return;
+  fmt::print(
+      stderr,
+      "[ auxtrail record: The command died of signal {} ({}): --unit=continuous records what "
+      "led up to it ]\n",
+      WTERMSIG(outcome.wait_status), ::strsignal(WTERMSIG(outcome.wait_status)));
 }
 
 int exit_status(const record::Outcome& outcome) {
@@ -65,6 +86,7 @@ int run_record(const Arguments& arguments) {
     for (const std::string& line : record::summary_lines(*outcome.summary)) {
       fmt::print(stderr, "{}\n", line);
     }
+    tell_of_crash(outcome);
   }
   std::fflush(nullptr);
   if (outcome.started && WIFSIGNALED(outcome.wait_status)) die_of(WTERMSIG(outcome.wait_status));

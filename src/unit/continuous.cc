@@ -55,7 +55,9 @@ void write_samples(Thread& thread, uint64_t pc, uint32_t samplers) {
   // A sample needs something to decode, if there is no trace that it could have.
   if (!thread.history_has_psb) write_position(thread, pc);
   for (uint32_t left = samplers; left != 0; left &= left - 1) {
-    write_sample(thread, pc, static_cast<uint32_t>(__builtin_ctz(left)));
+    const auto sampler = static_cast<uint32_t>(__builtin_ctz(left));
+    wait_for_record_room(thread, sampler);
+    write_sample(thread, pc, sampler);
   }
 }
 

@@ -70,6 +70,7 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   thread.trace_stopped = false;
   thread.code_changes = code_cache.code_changes();
   thread.choked = false;
+  thread.ring_choked = false;
   slot.header->aux_written.store(0);
   slot.header->aux_read.store(0);
   slot.header->aux_lost.store(0);

@@ -114,6 +114,7 @@ struct Thread {
   bool history_has_psb;   // samples have something to begin with
   bool packet_en;         // packets are written: the SDM's PacketEn
   bool trace_stopped;     // in the range of a TraceStop filter, for good
+  bool ring_choked;       // the data ring had no room, and it was waited for in vain
   bool choked;            // full trace: there is no room, and what is written is lost
   uint32_t code_changes;  // that the history does not reach beyond
   uint64_t last_pc;       // where tracing ended last

@@ -38,14 +38,25 @@ bool has_room(const Thread& thread) {
   return unread + 2 * kRoomBytes <= uint64_t{session.config.aux_pages} * channel::kPageBytes;
 }
 
-// Gives the recorder some time to make room: a trace with holes is worth less than a slow program.
-void wait_for_room(Thread& thread) {
-  constexpr int kTries = 400;
+// Gives the recorder some time: a trace with holes is worth less than a slow program.
+template <class Condition>
+void wait_for(Condition is_met, int tries) {
   const timespec pause{0, 50000};
-  for (int i = 0; i < kTries && !has_room(thread); ++i) {
+  for (int i = 0; i < tries && !is_met(); ++i) {
     (void)sys::call(SYS_nanosleep, sys::arg(&pause), 0);
   }
+}
+
+void wait_for_room(Thread& thread) {
+  constexpr int kTries = 400;
+  wait_for([&] { return has_room(thread); }, kTries);
   thread.choked = !has_room(thread);
+}
+
+bool has_record_room(const Thread& thread, uint64_t bytes) {
+  const perf_event_mmap_page& ring = *thread.slot.control;
+  const uint64_t tail = __atomic_load_n(&ring.data_tail, __ATOMIC_ACQUIRE);
+  return ring.data_head - tail + bytes <= ring.data_size;
 }
 
 // Where in the writer's stretch the next PSB is due.
@@ -164,6 +175,19 @@ void write_position(Thread& thread, uint64_t pc) {
   thread.history_has_psb = false;
   thread.since_psb = static_cast<int64_t>(window_config.psb_period_bytes);
   schedule_psb(thread);
+}
+
+void wait_for_record_room(Thread& thread, uint32_t sampler) {
+  const perf_event_attr& attr = session.config.samplers[sampler].attr;
+  if (channel::is_clock(attr)) return;
+  // All that a sample may have beside its AUX bytes, and a LOST record.
+  constexpr uint64_t kRest = 1024;
+  const uint64_t bytes = attr.aux_sample_size + kRest;
+  // The recorder looks at the rings every 100 ms at least, and more often once they fill.
+  constexpr int kTries = 2000;
+  const auto has_room = [&] { return has_record_room(thread, bytes); };
+  if (!thread.ring_choked) wait_for(has_room, kTries);
+  thread.ring_choked = !has_room();
 }
 
 bool code_changed(const Thread& thread) { return thread.code_changes != code_cache.code_changes(); }

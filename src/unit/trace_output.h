@@ -32,6 +32,11 @@ void write_psb(Thread& thread, uint64_t pc);
 // snapshots with address filters.
 void write_position(Thread& thread, uint64_t pc);
 
+// Samples of events that are no clocks come as fast as the program makes them: waits some time for
+// the recorder to read the data ring, if it has no room for that sampler's next. As long as that
+// was in vain, no more.
+void wait_for_record_room(Thread& thread, uint32_t sampler);
+
 // Whether some code went away since Thread::code_changes was noted: what is not written yet may
 // lead through it. commit() then notes it, and samples begin anew behind what it commits.
 bool code_changed(const Thread& thread);
