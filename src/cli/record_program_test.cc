@@ -118,6 +118,18 @@ TEST_F(RecordProgram, CountsWhatWasNotSampled) {
   EXPECT_THAT(ended.err, HasSubstr("; static: auxtrail_static"));
 }
 
+// A crash's history takes continuous trace, a termination's is of no use.
+TEST_F(RecordProgram, TellsHowToSeeWhatLedToACrash) {
+  const auto killed_by = [this](const std::string& name, std::vector<std::string> words) {
+    for (const char* word : {"sh", "-c"}) words.emplace_back(word);
+    words.push_back("kill -" + name + " $$");
+    return run_program(record(words), options()).err;
+  };
+  EXPECT_THAT(killed_by("SEGV", {}), HasSubstr("died of signal 11 (Segmentation fault): --unit="));
+  EXPECT_THAT(killed_by("TERM", {}), Not(HasSubstr("--unit=")));
+  EXPECT_THAT(killed_by("SEGV", {"--unit=continuous"}), Not(HasSubstr("--unit=")));
+}
+
 TEST_F(RecordProgram, QuietPrintsNothing) {
   const Ended ended = run_program(record({"-q", "true"}), options());
   EXPECT_EQ(ended.exit_status(), 0);

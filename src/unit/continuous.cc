@@ -27,10 +27,7 @@ namespace {
 void start_stretch(Thread& thread) { start_log(thread, thread.log_units); }
 
 // The packets of all that is in the log, and in those set aside before it.
-void empty_logs(Thread& thread) {
-  if (has_deferred(thread)) catch_up(thread);
-  empty_log(thread);
-}
+void empty_logs(Thread& thread) { thread.deferred.active ? catch_up(thread) : empty_log(thread); }
 
 // Tracing goes on at `pc`, if that is not filtered out.
 void switch_on(Thread& thread, uint64_t pc) {

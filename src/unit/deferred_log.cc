@@ -63,22 +63,33 @@ uint64_t start_pc(const LogEntry* entry) {
   return code_cache.block_of_exit(LogWord(*entry).number()).pc;
 }
 
-// The packets of the oldest log, in pieces that the AUX area surely has room for.
+// The packets of a log, in pieces that the AUX area surely has room for. What is next comes behind
+// it, or nothing.
+void write_log(Thread& thread, const LogEntry* entry, const LogEntry* end, const LogEntry* next,
+               uint32_t weight) {
+  while (entry < end) {
+    const LogEntry* const limit = entry + window_config.stretch_units;
+    entry = write_packets(thread, entry, limit < end ? limit : end, weight);
+    const LogEntry* const following = entry < end ? entry : next;
+    if (following != nullptr && psb_is_due(thread)) write_psb(thread, start_pc(following));
+    commit(thread);
+  }
+}
+
 void write_oldest(Thread& thread) {
   DeferredLogs& logs = thread.deferred;
   const DeferredLogs::Log log = logs.logs[logs.oldest];
   logs.oldest = next_place(logs, logs.oldest);
   --logs.count;
   logs.now_ns = log.end_ns;
-  const auto* entry = entry_at(log.start);
-  while (entry < entry_at(log.end)) {
-    const LogEntry* const limit = entry + window_config.stretch_units;
-    const LogEntry* const end = entry_at(log.end);
-    entry = write_packets(thread, entry, limit < end ? limit : end, 0);
-    const LogEntry* const next = entry < end ? entry : next_entry(thread);
-    if (next != nullptr && psb_is_due(thread)) write_psb(thread, start_pc(next));
-    commit(thread);
-  }
+  write_log(thread, entry_at(log.start), entry_at(log.end), next_entry(thread), 0);
+  logs.now_ns = 0;
+}
+
+void write_current(Thread& thread) {
+  const LogEntry* const entry = entry_at(thread.log_start);
+  thread.log_start = tls_block.log;
+  write_log(thread, entry, entry_at(tls_block.log), nullptr, next_learning_weight(thread));
 }
 
 // Nothing of what is logged can be decoded: some code that it leads through is gone.
@@ -150,13 +161,14 @@ void catch_up(Thread& thread) {
     begin_history(thread, first != nullptr ? start_pc(first) : 0);
     logs.forgot = false;
   }
+  logs.now_ns = 0;
   const uint32_t changes = thread.code_changes;
   while (logs.count != 0) {
     write_oldest(thread);
     // Another thread's doing; commit() has noticed.
-    if (thread.code_changes != changes) forget_all(thread);
+    if (thread.code_changes != changes) return forget_all(thread);
   }
-  logs.now_ns = 0;
+  write_current(thread);
 }
 
 }  // namespace auxtrail::unit

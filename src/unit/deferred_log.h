@@ -61,7 +61,7 @@ constexpr DeferredSize deferred_size(uint64_t sample_bytes) {
   return {static_cast<uint32_t>(logs < kMaxLogs ? logs : kMaxLogs), static_cast<uint32_t>(units)};
 }
 
-// Whether packets of what is not in the current log are to be written first.
+// Whether there is something that was set aside, or forgotten.
 bool has_deferred(const Thread& thread);
 
 // For a thread that has just got its slot. Where there is no memory nothing is deferred.
@@ -71,8 +71,8 @@ void drop_deferred(Thread& thread);
 // Sets the current log aside, up to the thread's position in it, and starts another. No sample is
 // due, and the thread is traced.
 void set_aside(Thread& thread);
-// Turns what was set aside into packets, up to Thread::log_start. If that can't be decoded any
-// more, because some code is gone, the current log is left out as well.
+// Turns what was set aside and the current log into packets. Nothing of it, if that can't be
+// decoded any more because some code is gone.
 void catch_up(Thread& thread);
 
 }  // namespace auxtrail::unit

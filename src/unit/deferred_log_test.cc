@@ -94,11 +94,6 @@ class DeferredLog : public LogFixture {
     log(*loop_, rounds);
     set_aside(*thread_);
   }
-  void write_current() {
-    const auto* const entry = reinterpret_cast<const LogEntry*>(thread_->log_start);
-    const auto* const end = reinterpret_cast<const LogEntry*>(tls_block.log);
-    (void)write_packets(*thread_, entry, end, 0);
-  }
   std::string packets() {
     thread_->writer.flush_tnt();
     return packet_letters(packets_,
@@ -117,7 +112,6 @@ TEST_F(DeferredLog, WhatIsSetAsideComesBeforeTheCurrentLog) {
   log(*loop_, 0);
   catch_up(*thread_);
   EXPECT_FALSE(has_deferred(*thread_));
-  write_current();
   EXPECT_EQ(packets(), "NTNN");
   EXPECT_TRUE(psbs.empty());
   EXPECT_TRUE(histories.empty());
@@ -127,7 +121,6 @@ TEST_F(DeferredLog, WhatIsSetAsideComesBeforeTheCurrentLog) {
 TEST_F(DeferredLog, TheOldestAreForgotten) {
   log(*loop_, 0);
   catch_up(*thread_);  // nothing yet, but for what is in the writer
-  write_current();
   for (int i = 0; i < 5; ++i) log_and_set_aside(0);
   for (int i = 0; i < 3; ++i) log_and_set_aside(1);
   EXPECT_TRUE(has_deferred(*thread_));
@@ -162,7 +155,6 @@ TEST_F(DeferredLog, ACodeChangeForgetsAll) {
   code_changes = 1;
   log(*loop_, 0);
   catch_up(*thread_);
-  write_current();
   EXPECT_EQ(packets(), "");
   EXPECT_EQ(histories, std::vector<uint64_t>{0});
   EXPECT_FALSE(has_deferred(*thread_));
@@ -176,7 +168,6 @@ TEST_F(DeferredLog, LogsBehindACodeChangeAreKept) {
   log_and_set_aside(1);
   log(*loop_, 0);
   catch_up(*thread_);
-  write_current();
   EXPECT_EQ(packets(), "PFTNN");
   EXPECT_EQ(histories, std::vector{loop_pc()});
 }
@@ -189,7 +180,6 @@ TEST_F(DeferredLog, ACodeChangeInTheMiddleForgetsTheRest) {
   log(*loop_, 0);
   changes_at_piece = 1;
   catch_up(*thread_);
-  write_current();
   EXPECT_EQ(packets(), "TN");
   EXPECT_EQ(histories, std::vector<uint64_t>{0});
   EXPECT_FALSE(has_deferred(*thread_));
@@ -210,8 +200,20 @@ TEST_F(DeferredLog, PsbsComeBetweenLogs) {
   EXPECT_EQ(psbs, (std::vector{hot->pc, loop_pc()}));
   EXPECT_EQ(psb_times, times);
   thread_->psb_due_bytes = SIZE_MAX;
-  write_current();
   EXPECT_EQ(packets(), "NPFTPFTN");
+}
+
+// A sample came before the log was full, which would be more packets than there is room claimed
+// for.
+TEST_F(DeferredLog, TheCurrentLogIsWrittenInPieces) {
+  start({3, 512});
+  window_config.stretch_units = 32;
+  thread_->psb_due_bytes = 0;
+  for (int i = 0; i < 200; ++i) log(*loop_, 0);
+  catch_up(*thread_);
+  EXPECT_EQ(pieces.size(), 7U);  // of 32 plain exits, and the rest
+  EXPECT_EQ(psbs.size(), 6U);
+  EXPECT_EQ(thread_->log_start, tls_block.log);
 }
 
 // Behind the newest log nothing says where the program is.

@@ -99,6 +99,17 @@ def thread(arguments):
     check_elsewhere(arguments, "thread")
 
 
+def dense(arguments):
+    """However dense they are, samples do not find the data ring full: the program waits for the recorder."""
+    period = 101
+    recording = Recording(arguments, "dense", ["-m", "128", "-e", f"instructions/period={period}/u"], [arguments.counted, "8000"])
+    if "no room in the data ring" in recording.told:
+        fail("samples are lost", recording.told)
+    least = expected(8000)[0] // period
+    if len(recording.samples()) < least:
+        fail(f"less than {least} samples", recording.told)
+
+
 def repeat(arguments):
     """Two runs of a program that does the same have the same samples."""
     options = ["-e", "instructions/period=997/u,branches/period=211/u"]
@@ -215,7 +226,7 @@ def many(arguments):
         fail("as many samples of each event as its period gives", len(found), len(wanted))
 
 
-CASES = {"totals": totals, "fork": fork, "thread": thread, "repeat": repeat, "truth": truth, "group": group, "full": full,
+CASES = {"totals": totals, "fork": fork, "thread": thread, "dense": dense, "repeat": repeat, "truth": truth, "group": group, "full": full,
          "frequency": frequency, "many": many}
 
 

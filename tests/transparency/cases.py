@@ -36,6 +36,8 @@ PROGRAMS = [
         "odd_branches", "own_fault", "own_segv", "own_step", "own_trap", "raw_clone", "red_zone",
         "rseq_counter", "self_patch", "setjmp_loops", "siglongjmp_out", "signal_storm",
         "small_stacks", "spawn", "thread_signals", "timers", "vdso_calls")),
+    # Sampled often, for faults to come at many places; after one at a sample itself a process is sampled no more.
+    _program("lost_area", record_options=("-F", "5000"), samples=False),
     # Only at a high rate do overflows find the unit at work.
     _program("alt_stack_frame", record_options=("-F", "max")),
     _program("held_signals", record_options=("-F", "10000")),
