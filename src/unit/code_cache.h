@@ -72,7 +72,8 @@ class CodeCache {
   // shell script end before. Needs the lock. False if memory of the right kind can't be had.
   bool ensure_ready();
 
-  // The lock for everything below but in_cache() and locate(). Fails after a bounded wait.
+  // The lock for everything below but what says "any time" and the const look-ups by number or
+  // address. Fails after a bounded wait.
   bool try_lock();
   void lock();  // waits; only for the program's normal flow, never in a handler
   void unlock();
@@ -108,12 +109,12 @@ class CodeCache {
   void drop(uint64_t start, uint64_t end);
   void drop_segment(const Segment& segment);
 
-  // Around a dlclose: code loaded later than the unit is dropped and stays native until the last
-  // resume.
   // While a change of mappings is under way the map is not read anew: it would show what is about
   // to change.
   void begin_change() { __atomic_add_fetch(&suspended_, 1, __ATOMIC_RELAXED); }
   void end_change();
+  // Around a dlclose: code loaded later than the unit is dropped and stays native until the last
+  // resume.
   void suspend_loaded_code();
   void resume_loaded_code();
   // Looks for executable mappings that appeared since the last look; at most a small share of time

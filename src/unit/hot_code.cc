@@ -1,7 +1,8 @@
 // Superblocks that turn out to be left early are made anew, in the direction they really take, and
 // longer.
 //
-// The drain counts how often each exit is taken. Whenever a count passes a power of two, from
+// What turns logs into packets, or sets them aside, counts how often each exit is taken
+// (learn_exit()). Whenever a count passes a power of two, from
 // kHotHits on, the superblock's branches are judged by the counts of its exits: a conditional that
 // left more often than it stayed is followed the other way from now on (branch_bias.h), an indirect
 // branch at the end to where it leads, and a superblock with such a one is replaced. Signal safe;
