@@ -33,7 +33,7 @@
 namespace auxtrail::channel {
 
 inline constexpr uint32_t kMagic = 0x4c585541;  // "AUXL"
-inline constexpr uint32_t kVersion = 6;
+inline constexpr uint32_t kVersion = 7;
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kHeaderBytes = kPageBytes;
 inline constexpr uint32_t kSlotCount = 64;
@@ -149,6 +149,7 @@ struct SessionConfig {
   uint32_t end_by_trap = 0;       // 1: every window, for tests (else where a stub can't end it)
   uint32_t continuous = 0;        // 1: threads are traced all the time, not from each overflow on
   uint32_t psb_period_bytes = 0;  // of continuous tracing
+  uint64_t snapshot_bytes = 0;    // the recorder copies so many of the newest; 0: all there are
   uint32_t all_packets = 0;       // 1: those that no sample can hold are written too, for tests
   uint32_t filter_bytes = 0;      // of `filters`; continuous tracing only
   char filters[kMaxFilterTextBytes] = {};

@@ -59,8 +59,35 @@ class ChannelTest : public ::testing::Test {
             scratch_,
             [this](uint64_t time_ns, std::span<const std::byte>) { times_.push_back(time_ns); },
             {},
-            {}};
+            [this](const AuxPiece& piece) { pieces_.push_back(copy_of(piece)); }};
   }
+  std::optional<TracedProcess> connect_for_snapshots() {
+    config_.mode = channel::TraceMode::kSnapshot;
+    config_.aux_pages = 8;
+    return connect_process();
+  }
+  // What a piece told, and its bytes.
+  struct Taken {
+    uint64_t offset;
+    uint64_t flags;
+    std::vector<std::byte> bytes;
+  };
+  static Taken copy_of(const AuxPiece& piece) {
+    Taken taken{piece.offset, piece.flags, {piece.first.begin(), piece.first.end()}};
+    taken.bytes.insert(taken.bytes.end(), piece.second.begin(), piece.second.end());
+    return taken;
+  }
+  // A thread's AUX area in which each byte tells its position.
+  channel::SlotView claim_aux(uint64_t written) {
+    const auto slot = unit_.claim(static_cast<uint32_t>(::getpid()));
+    for (uint64_t i = written - std::min(written, aux_bytes()); i < written; ++i) {
+      slot.aux[i % aux_bytes()] = byte_at(i);
+    }
+    slot.header->aux_written = written;
+    return slot;
+  }
+  static std::byte byte_at(uint64_t position) { return static_cast<std::byte>(position / 8); }
+  [[nodiscard]] uint64_t aux_bytes() const { return config_.aux_pages * channel::kPageBytes; }
 
   channel::SessionConfig config_;
   std::unique_ptr<ChannelServer> server_;
@@ -70,6 +97,7 @@ class ChannelTest : public ::testing::Test {
   Census census_;
   event::RecordScratch scratch_;
   std::vector<uint64_t> times_;
+  std::vector<Taken> pieces_;
 };
 
 TEST_F(ChannelTest, FolderIsPrivateAndGoesAway) {
@@ -215,6 +243,54 @@ TEST_F(ChannelTest, DamagedRingsAreCountedAndLeftBehind) {
   unit_.write(slot, unit_.sample(pid, 0x401000, monotonic_ns()));
   process->drain(context());
   EXPECT_EQ(times_.size(), 1U);
+}
+
+TEST_F(ChannelTest, ASnapshotIsTheNewestBytesAskedFor) {
+  auto process = connect_for_snapshots();
+  ASSERT_TRUE(process);
+  const uint64_t end = 5 * aux_bytes() + 1000;
+  (void)claim_aux(end);
+  const uint64_t most = aux_bytes() - channel::kAuxAheadBytes;
+  process->snapshot(context(), most);
+  ASSERT_EQ(pieces_.size(), 1U);
+  EXPECT_EQ(pieces_[0].offset, end - most);
+  EXPECT_EQ(pieces_[0].flags, static_cast<uint64_t>(PERF_AUX_FLAG_OVERWRITE));
+  ASSERT_EQ(pieces_[0].bytes.size(), most);
+  for (uint64_t i = 0; i < most; ++i) ASSERT_EQ(pieces_[0].bytes[i], byte_at(end - most + i));
+  EXPECT_EQ(process->record_totals().short_snapshots, 0U);
+  process->snapshot(context(), most);  // nothing new
+  EXPECT_EQ(pieces_.size(), 1U);
+  EXPECT_EQ(process->record_totals().short_snapshots, 0U);
+}
+
+TEST_F(ChannelTest, SnapshotsThatAreCutShortAreCounted) {
+  auto process = connect_for_snapshots();
+  ASSERT_TRUE(process);
+  const auto slot = claim_aux(5 * aux_bytes());
+  process->snapshot(context(), aux_bytes());
+  ASSERT_EQ(pieces_.size(), 1U);
+  EXPECT_EQ(pieces_[0].bytes.size(), aux_bytes() - channel::kAuxAheadBytes);
+  EXPECT_EQ(process->record_totals().short_snapshots, 1U);
+  slot.header->aux_written = 100;  // fewer than before, as damage may have it
+  process->snapshot(context(), aux_bytes());
+  ASSERT_EQ(pieces_.size(), 2U);
+  EXPECT_EQ(pieces_[1].bytes.size(), 100U);
+}
+
+// A program that scribbles while its snapshots are taken damages no more than these.
+TEST_F(ChannelTest, SnapshotsOfADamagedPositionStayWithinTheArea) {
+  auto process = connect_for_snapshots();
+  ASSERT_TRUE(process);
+  const auto slot = claim_aux(100);
+  std::atomic<bool> stop{false};
+  std::thread scribbler([&] {
+    for (uint64_t i = 1; !stop; ++i) slot.header->aux_written = i * 0x9e3779b97f4a7c15;
+  });
+  for (int i = 0; i < 2000; ++i) process->snapshot(context(), i % 2 == 0 ? 0 : 4096);
+  stop = true;
+  scribbler.join();
+  for (const Taken& taken : pieces_) ASSERT_LE(taken.bytes.size(), aux_bytes());
+  EXPECT_NE(process->record_totals().short_snapshots, 0U);
 }
 
 }  // namespace

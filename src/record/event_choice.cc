@@ -58,6 +58,7 @@ class Chooser {
     AUXTRAIL_TRY(set_rates());
     AUXTRAIL_TRY(take_filters());
     AUXTRAIL_TRY(choose_unit());
+    AUXTRAIL_TRY(size_aux_area());
     AUXTRAIL_TRY(set_counters());
     return std::move(choice_);
   }
@@ -124,30 +125,12 @@ class Chooser {
     if (options_.snapshot) {
       if (asked)
         return bad("-S", "snapshots and AUX samples exclude each other", "give one of them");
+      choice_.snapshot = *options_.snapshot;
       choice_.mode = TraceMode::kSnapshot;
     } else if (asked || !leader_named()) {
       choice_.mode = TraceMode::kSample;
     } else {
       choice_.mode = TraceMode::kFull;
-    }
-    return size_aux_area();
-  }
-
-  Status size_aux_area() {
-    choice_.aux_pages = options_.aux_pages.value_or(
-        choice_.mode == TraceMode::kSample ? kDefaultAuxPages : kDefaultTraceAuxPages);
-    if (!options_.snapshot) return {};
-    choice_.snapshot = *options_.snapshot;
-    const uint64_t pages = choice_.snapshot.bytes / channel::kPageBytes +
-                           (choice_.snapshot.bytes % channel::kPageBytes != 0 ? 1 : 0);
-    if (pages > (options_.aux_pages ? choice_.aux_pages : kMaxPages)) {
-      return bad(fmt::format("-S{}", choice_.snapshot.bytes),
-                 fmt::format("a snapshot does not fit an AUX area of {} pages",
-                             options_.aux_pages.value_or(kMaxPages)),
-                 "give more AUX pages with -m DATA,AUX, or a smaller snapshot");
-    }
-    if (!options_.aux_pages && pages != 0) {
-      choice_.aux_pages = static_cast<uint32_t>(std::bit_ceil(pages));
     }
     return {};
   }
@@ -318,6 +301,40 @@ class Chooser {
                          return !channel::is_clock(sampler.attr) && type != PERF_TYPE_HARDWARE &&
                                 type != PERF_TYPE_HW_CACHE && type != PERF_TYPE_RAW;
                        });
+  }
+
+  Status size_aux_area() {
+    choice_.aux_pages = options_.aux_pages.value_or(
+        choice_.mode == TraceMode::kSample ? kDefaultAuxPages : kDefaultTraceAuxPages);
+    return choice_.snapshot.bytes != 0 ? size_for_snapshots() : Status{};
+  }
+
+  // The area holds a snapshot and what its thread may be writing over while it is copied.
+  Status size_for_snapshots() {
+    const uint64_t bytes = choice_.snapshot.bytes;
+    const std::string where = fmt::format("-S{}", bytes);
+    if (bytes < kMinAuxSampleBytes) {
+      return bad(where, "a snapshot is too small to be decoded",
+                 fmt::format("use at least {} bytes", kMinAuxSampleBytes));
+    }
+    constexpr uint64_t kAheadPages = channel::kAuxAheadBytes / channel::kPageBytes;
+    const uint64_t pages = bytes / channel::kPageBytes + (bytes % channel::kPageBytes != 0 ? 1 : 0);
+    const uint64_t most = options_.aux_pages.value_or(kMaxPages);
+    if (pages > most || pages + kAheadPages > kMaxPages) {
+      return bad(where, fmt::format("a snapshot does not fit an AUX area of {} pages", most),
+                 "give more AUX pages with -m DATA,AUX, or a smaller snapshot");
+    }
+    const auto needed = static_cast<uint32_t>(std::bit_ceil(pages + kAheadPages));
+    if (!options_.aux_pages) choice_.aux_pages = needed;
+    raise_aux_pages(needed, "so that a thread does not write over its snapshot");
+    return {};
+  }
+
+  void raise_aux_pages(uint32_t needed, std::string_view why) {
+    if (choice_.aux_pages >= needed) return;
+    choice_.warnings.push_back(
+        fmt::format("the AUX area has {} pages instead of {}, {}", needed, choice_.aux_pages, why));
+    choice_.aux_pages = needed;
   }
 
   // The continuous unit counts itself: a hardware counter would count the unit's own instructions.

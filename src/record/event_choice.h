@@ -69,7 +69,7 @@ struct EventChoice {
   AuxLeader leader;
   std::vector<Sampler> samplers;  // in the order of -e; may be empty but for kSample
   SnapshotOptions snapshot;       // with kSnapshot
-  uint32_t aux_pages = 0;         // as given or the mode's default
+  uint32_t aux_pages = 0;         // as given or the mode's default; more where that can't work
   std::vector<std::string> warnings;
 };
 

@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "channel/layout.h"
+#include "record/size_text.h"
+
 namespace auxtrail::record {
 namespace {
 
@@ -142,11 +145,28 @@ TEST(EventChoice, Snapshots) {
   RecordOptions options = with_snapshot(100000);
   options.aux_pages = 16;
   EXPECT_THAT(refusal("intel_pt//u", options), HasSubstr("does not fit"));
-  options.snapshot->bytes = 65536;
-  EXPECT_EQ(choose("intel_pt//u", options)->snapshot.bytes, 65536U);
+  options.snapshot->bytes = 49152;
+  EXPECT_EQ(choose("intel_pt//u", options)->snapshot.bytes, 49152U);
+  EXPECT_EQ(choose("intel_pt//u", options)->aux_pages, 16U);
   options.aux_sample_bytes = 4096;
   EXPECT_THAT(refusal("{intel_pt//u,faults}", options), HasSubstr("exclude each other"));
   EXPECT_THAT(refusal("", with_snapshot(1ULL << 40)), HasSubstr("does not fit"));
+}
+
+// 16 KiB of an area may be written over while it is copied.
+TEST(EventChoice, TheAuxAreaHoldsMoreThanTheSnapshot) {
+  EXPECT_EQ(choose("intel_pt//u", with_snapshot(4096))->aux_pages, 8U);
+  EXPECT_EQ(choose("intel_pt//u", with_snapshot(16384))->aux_pages, 8U);
+  EXPECT_EQ(choose("intel_pt//u", with_snapshot(65536))->aux_pages, 32U);
+  RecordOptions options = with_snapshot(65536);
+  options.aux_pages = 16;
+  const auto raised = choose("intel_pt//u", options);
+  ASSERT_TRUE(raised) << raised.error().message();
+  EXPECT_EQ(raised->aux_pages, 32U);
+  EXPECT_THAT(raised->warnings, ElementsAre(HasSubstr("32 pages instead of 16")));
+  EXPECT_THAT(refusal("intel_pt//u", with_snapshot(uint64_t{kMaxPages} * channel::kPageBytes)),
+              HasSubstr("does not fit"));
+  EXPECT_THAT(refusal("intel_pt//u", with_snapshot(100)), HasSubstr("at least 160"));
 }
 
 TEST(EventChoice, WhatPerfRefusesToGroup) {

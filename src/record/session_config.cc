@@ -238,6 +238,7 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   config.aux_pages = plan.events.aux_pages;
   config.inherit_children = options.inherit ? 1 : 0;
   config.mode = static_cast<channel::TraceMode>(plan.events.mode);
+  config.snapshot_bytes = plan.events.snapshot.bytes;
   config.entry = entry_attr(options);
   config.continuous = plan.events.unit == UnitKind::kContinuous ? 1 : 0;
   config.psb_period_bytes = static_cast<uint32_t>(psb_period_bytes(plan.events.leader.attr.config));

@@ -80,6 +80,9 @@ std::string losses_line(const Summary& summary) {
       {units.deferred, "overflows came late (SIGTRAP was blocked)"},
       {records.aux_lost_bytes,
        "bytes of trace found no room in the AUX area (-m DATA,AUX gives it more)"},
+      {records.short_snapshots,
+       "snapshots were cut short or empty: their threads wrote over them while they were copied "
+       "(-m DATA,AUX gives them room)"},
       {records.bad_records, "records refused (damaged by the program)"},
       {records.bad_rings, "rings found damaged"},
       {records.orphan_slots, "rings of unknown threads"},

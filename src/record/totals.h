@@ -80,7 +80,8 @@ struct RecordTotals {
   uint64_t bad_ring_bytes = 0;
   uint64_t orphan_slots = 0;  // rings of threads that could not be told to be the process's
   uint64_t side_band_lost = 0;
-  uint64_t aux_lost_bytes = 0;  // full trace: found no room in the AUX area
+  uint64_t aux_lost_bytes = 0;   // full trace: found no room in the AUX area
+  uint64_t short_snapshots = 0;  // of a thread, that have less than was asked for, or nothing
 
   void add(const RecordTotals& other) {
     samples += other.samples;
@@ -92,6 +93,7 @@ struct RecordTotals {
     orphan_slots += other.orphan_slots;
     side_band_lost += other.side_band_lost;
     add_saturating(aux_lost_bytes, other.aux_lost_bytes);
+    short_snapshots += other.short_snapshots;
   }
 };
 

@@ -170,25 +170,32 @@ void TracedProcess::snapshot(const Context& context, uint64_t bytes) {
   }
 }
 
-// The thread writes on meanwhile: what it may have overwritten while we copied is left out.
+// The thread writes on meanwhile: what it may have overwritten while we copied is left out. One
+// that writes over all of it (we may have been off the CPU) is copied anew.
 void TracedProcess::snapshot_slot(uint32_t index, const Context& context, uint64_t bytes) {
+  constexpr int kTries = 4;
   Slot& slot = slots_[index];
-  const channel::SlotHeader& header = *view(index).header;
+  const std::atomic<uint64_t>& written = view(index).header->aux_written;
   const uint64_t size = uint64_t{aux_pages_} * channel::kPageBytes;
-  const uint64_t end = header.aux_written.load(std::memory_order_acquire);
-  const std::vector<std::byte> copy(view(index).aux, view(index).aux + size);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  const uint64_t now = header.aux_written.load(std::memory_order_relaxed);
-  const uint64_t overwritten = now + channel::kAuxAheadBytes;
-  uint64_t begin = overwritten > size ? overwritten - size : 0;
-  if (bytes != 0 && end > bytes) begin = std::max(begin, end - bytes);
-  if (begin >= end || end == slot.aux_copied) return;
-  AuxPiece part = piece(index, begin, end);
-  part.flags = PERF_AUX_FLAG_OVERWRITE;
-  part.first = {copy.data() + (part.first.data() - view(index).aux), part.first.size()};
-  part.second = {copy.data(), part.second.size()};
-  slot.aux_copied = end;
-  context.take_aux(part);
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t end = written.load(std::memory_order_acquire);
+    if (end == slot.aux_copied) return;
+    const std::vector<std::byte> copy(view(index).aux, view(index).aux + size);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const uint64_t now = written.load(std::memory_order_relaxed);
+    const uint64_t wanted = end - std::min(bytes != 0 ? bytes : size, end);
+    const uint64_t safe = size - std::min(channel::kAuxAheadBytes, size);
+    if (now < end || now - end >= safe) continue;  // scribbled over, or too late
+    const uint64_t begin = std::max(wanted, now - std::min(safe, now));
+    AuxPiece part = piece(index, begin, end);
+    part.flags = PERF_AUX_FLAG_OVERWRITE;
+    part.first = {copy.data() + (part.first.data() - view(index).aux), part.first.size()};
+    part.second = {copy.data(), part.second.size()};
+    slot.aux_copied = end;
+    if (bytes != 0 && begin > wanted) ++record_totals_.short_snapshots;
+    return context.take_aux(part);
+  }
+  ++record_totals_.short_snapshots;
 }
 
 void TracedProcess::free_slots(const Census& census, bool look_at_proc) {

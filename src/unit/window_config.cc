@@ -31,6 +31,9 @@ void configure_stretches(const SessionConfig& config) {
   constexpr uint64_t kHeaders = 64;
   uint64_t smallest = uint64_t{config.aux_pages} * channel::kPageBytes;
   uint64_t largest = 0;
+  if (config.snapshot_bytes != 0 && config.snapshot_bytes < smallest) {
+    smallest = config.snapshot_bytes;
+  }
   for (uint32_t i = 0; i < config.sampler_count; ++i) {
     const uint64_t bytes = config.samplers[i].attr.aux_sample_size;
     if (bytes != 0 && bytes < smallest) smallest = bytes;

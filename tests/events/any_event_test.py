@@ -186,8 +186,29 @@ def snapshot(arguments, at):
     check_loops(arguments, at, Recording(arguments, "store", ["-e", "intel_pt//u", "-Se"]))
 
 
+def snapshot_sizes(arguments, _at):
+    """A thread that wrote enough has a snapshot of just the size that was asked for, and it can be decoded."""
+    file = pathlib.Path(arguments.work) / "snapshot_sizes.data"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for option, pages, size, warns in (("-Se4096", ",8", 4096, False), ("-Se16384", ",4", 16384, True), ("-Se65536", None, 65536, False)):
+        recorded = subprocess.run([arguments.auxtrail, "record", "-e", "intel_pt//u", option, *(["-m", pages] if pages else []), "-o", file,
+                                   "--", sys.executable, "-S", "-c", "for i in range(100000): pass"],
+                                  capture_output=True, text=True, timeout=120, check=True)
+        expect(("pages instead of" in recorded.stderr) == warns and "cut short" not in recorded.stderr, option, recorded.stderr)
+        dumped = subprocess.run([arguments.auxtrail, "dump", "-i", file], capture_output=True, text=True, timeout=120, check=True).stdout
+        sizes = [int(found, 0) for found in re.findall(r"AUXTRACE: size (\w+)", dumped)]
+        expect(sizes == [size], f"{option}: one snapshot of {size} bytes, not {sizes}")
+        verified = subprocess.run([arguments.auxtrail, "verify", "-i", file], capture_output=True, text=True, timeout=120, check=False)
+        expect(verified.returncode == 0, f"{option}: verify", verified)
+        text = subprocess.run([arguments.auxtrail, "script", "-i", file, "-F", "ip,addr"], capture_output=True, text=True, timeout=120,
+                              check=True).stdout
+        # A taken branch takes eight bytes at most, a TIP, and much of a snapshot lies behind its first PSB.
+        expect(text.count("=>") > size / 16, f"{option}: branches of half of it", text[-500:])
+    file.unlink()
+
+
 CASES = {"full": full, "full_without_return_compression": full_without_return_compression,
-         "full_loss": full_loss, "snapshot": snapshot,
+         "full_loss": full_loss, "snapshot": snapshot, "snapshot_sizes": snapshot_sizes,
          "store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
 
 
