@@ -132,6 +132,9 @@ enum class TraceMode : uint32_t {
   kSnapshot,  // the recorder copies the newest when it is asked to
 };
 
+// Continuous tracing writes in place, and in full trace goes on only while there is room for more.
+inline constexpr uint32_t kMinContinuousAuxPages = 8;
+
 // Recorder -> unit, one message right after accept().
 struct SessionConfig {
   uint32_t magic = kMagic;
@@ -144,7 +147,7 @@ struct SessionConfig {
   perf_event_attr leader{};  // the intel_pt-like AUX leader
   uint64_t leader_id = 0;
   uint32_t data_pages = 0;        // per thread, 2^n
-  uint32_t aux_pages = 0;         // per thread, 2^n
+  uint32_t aux_pages = 0;         // per thread, 2^n; not below kMinContinuousAuxPages if continuous
   uint32_t inherit_children = 1;  // 0 with --no-inherit: forked processes are left alone
   uint32_t end_by_trap = 0;       // 1: every window, for tests (else where a stub can't end it)
   uint32_t continuous = 0;        // 1: threads are traced all the time, not from each overflow on

@@ -306,7 +306,11 @@ class Chooser {
   Status size_aux_area() {
     choice_.aux_pages = options_.aux_pages.value_or(
         choice_.mode == TraceMode::kSample ? kDefaultAuxPages : kDefaultTraceAuxPages);
-    return choice_.snapshot.bytes != 0 ? size_for_snapshots() : Status{};
+    if (choice_.snapshot.bytes != 0) AUXTRAIL_TRY(size_for_snapshots());
+    if (choice_.unit == UnitKind::kContinuous) {
+      raise_aux_pages(channel::kMinContinuousAuxPages, "the least for continuous trace");
+    }
+    return {};
   }
 
   // The area holds a snapshot and what its thread may be writing over while it is copied.

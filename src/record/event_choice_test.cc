@@ -1,5 +1,6 @@
 #include "record/event_choice.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <linux/hw_breakpoint.h>
 
@@ -151,6 +152,23 @@ TEST(EventChoice, Snapshots) {
   options.aux_sample_bytes = 4096;
   EXPECT_THAT(refusal("{intel_pt//u,faults}", options), HasSubstr("exclude each other"));
   EXPECT_THAT(refusal("", with_snapshot(1ULL << 40)), HasSubstr("does not fit"));
+}
+
+TEST(EventChoice, ContinuousTraceHasARoomyAuxArea) {
+  RecordOptions options;
+  for (const uint32_t pages : {1U, 2U, 4U}) {
+    options.aux_pages = pages;
+    for (const char* event : {"intel_pt//u", "faults:u"}) {  // full trace, samples
+      const auto choice = choose(event, options);
+      ASSERT_TRUE(choice) << choice.error().message();
+      EXPECT_EQ(choice->aux_pages, 8U) << event;
+      EXPECT_THAT(choice->warnings,
+                  ElementsAre(HasSubstr(fmt::format("8 pages instead of {}", pages))));
+    }
+    EXPECT_EQ(choose("task-clock:u", options)->aux_pages, pages);  // windows
+  }
+  options.snapshot = SnapshotOptions{};
+  EXPECT_EQ(choose("intel_pt//u", options)->aux_pages, 8U);
 }
 
 // 16 KiB of an area may be written over while it is copied.

@@ -60,6 +60,7 @@ bool receive_config(int fd, SessionConfig* config) {
   return got == sizeof *config && config->magic == channel::kMagic &&
          config->version == channel::kVersion && is_power_of_two(config->data_pages) &&
          is_power_of_two(config->aux_pages) && config->sampler_count - 1 < channel::kMaxSamplers &&
+         (config->continuous == 0 || config->aux_pages >= channel::kMinContinuousAuxPages) &&
          (config->continuous != 0 || config->samplers[0].attr.aux_sample_size != 0);
 }
 

@@ -23,6 +23,7 @@ constexpr size_t kRoomBytes = packet_room(0) +
                               (kMaxStretchUnits + kMaxEntryUnits) * kMaxPackedUnitBytes +
                               4 * pt::PacketWriter::kMaxHeaderBytes;
 static_assert(channel::kAuxAheadBytes >= kRoomBytes);
+static_assert(channel::kMinContinuousAuxPages * channel::kPageBytes >= 2 * kRoomBytes);
 
 uint64_t address_of(const std::byte* at) { return reinterpret_cast<uint64_t>(at); }
 

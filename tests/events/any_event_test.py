@@ -159,6 +159,13 @@ def full_without_return_compression(arguments, at):
     check_loops(arguments, at, Recording(arguments, "store", ["-e", "intel_pt/noretcomp,psb_period=0/u"]))
 
 
+def full_in_a_small_area(arguments, at):
+    for pages in ("128,1", "128,2"):
+        recording = Recording(arguments, "store", ["-e", "intel_pt//u", "-m", pages])
+        check("pages instead of" in recording.told, "a warning that the area was made larger", recording)
+        check_loops(arguments, at, recording)
+
+
 def full_loss(arguments, _at):
     """The recorder does not read for a while: what is lost is told, and stands in the packets where the trace goes on."""
     file = pathlib.Path(arguments.work) / "full_loss.data"
@@ -208,7 +215,7 @@ def snapshot_sizes(arguments, _at):
 
 
 CASES = {"full": full, "full_without_return_compression": full_without_return_compression,
-         "full_loss": full_loss, "snapshot": snapshot, "snapshot_sizes": snapshot_sizes,
+         "full_in_a_small_area": full_in_a_small_area, "full_loss": full_loss, "snapshot": snapshot, "snapshot_sizes": snapshot_sizes,
          "store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
 
 
