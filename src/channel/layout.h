@@ -205,7 +205,9 @@ struct SlotHeader {
   // and in full trace, read (by the recorder).
   std::atomic<uint64_t> aux_written{0};
   std::atomic<uint64_t> aux_read{0};
-  // Full trace: bytes that found no room, and where the trace went on after the last of them.
+  // Full trace: bytes that found no room, and where in the trace the newest of them are missing.
+  // aux_lost_at is set first, aux_written stands still until the loss ends: a reader that loads
+  // aux_written before these two finds them at what it has yet to read.
   std::atomic<uint64_t> aux_lost{0};
   std::atomic<uint64_t> aux_lost_at{0};
 };

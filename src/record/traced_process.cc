@@ -135,9 +135,9 @@ void TracedProcess::drain_aux(uint32_t index, const Context& context) {
   Slot& slot = slots_[index];
   channel::SlotHeader& header = *view(index).header;
   const uint64_t size = uint64_t{aux_pages_} * channel::kPageBytes;
-  const uint64_t lost = header.aux_lost.load(std::memory_order_relaxed);
-  const uint64_t lost_at = header.aux_lost_at.load(std::memory_order_relaxed);
   const uint64_t written = header.aux_written.load(std::memory_order_acquire);
+  const uint64_t lost = header.aux_lost.load(std::memory_order_acquire);
+  const uint64_t lost_at = header.aux_lost_at.load(std::memory_order_relaxed);
   if (written - slot.aux_read > size) {  // scribbled over
     ++record_totals_.bad_rings;
     slot.aux_read = written;
@@ -151,7 +151,7 @@ void TracedProcess::drain_aux(uint32_t index, const Context& context) {
     context.take_aux(part);
     slot.aux_read = to;
   };
-  // The trace has a hole in front of `lost_at`.
+  // The trace has a hole at `lost_at`, which may grow yet. One beyond `written` is for next time.
   if (lost != slot.aux_lost && lost_at - slot.aux_read <= written - slot.aux_read) {
     take(lost_at, PERF_AUX_FLAG_TRUNCATED);
     add_saturating(record_totals_.aux_lost_bytes, lost - slot.aux_lost);

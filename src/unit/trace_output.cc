@@ -48,10 +48,16 @@ void wait_for(Condition is_met, int tries) {
   }
 }
 
+// What is written from here on is lost.
+void begin_loss(Thread& thread) {
+  thread.choked = true;
+  thread.slot.header->aux_lost_at.store(thread.engine.aux().written());
+}
+
 void wait_for_room(Thread& thread) {
   constexpr int kTries = 400;
   wait_for([&] { return has_room(thread); }, kTries);
-  thread.choked = !has_room(thread);
+  if (!has_room(thread)) begin_loss(thread);
 }
 
 bool has_record_room(const Thread& thread, uint64_t bytes) {
@@ -80,7 +86,6 @@ bool end_loss(Thread& thread) {
   if (!thread.choked || !has_room(thread)) return false;
   discard(thread);
   thread.choked = false;
-  thread.slot.header->aux_lost_at.store(thread.engine.aux().written());
   thread.writer.overflow();
   return true;
 }
@@ -207,7 +212,7 @@ void cut_trace(Thread& thread) {
   thread.packet_en = false;
   thread.writer = pt::PacketWriter(claim(thread));
   if (session.config.mode == channel::TraceMode::kFull) {
-    thread.choked = true;  // up to an OVF and a PSB+
+    begin_loss(thread);  // up to an OVF and a PSB+
     return schedule_psb(thread);
   }
   forget_history(thread);

@@ -189,6 +189,34 @@ def full_loss(arguments, _at):
     file.unlink()
 
 
+def loss_at_the_end(arguments, _at):
+    """A program that ends while the recorder does not read: what it lost is told, though its trace never went on."""
+    file = pathlib.Path(arguments.work) / "loss_at_the_end.data"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    area = 1 << 20
+    with subprocess.Popen([arguments.auxtrail, "record", "-e", "intel_pt//u", "-m", f",{area // 4096}", "-o", file, "--",
+                           sys.executable, "-S", "-c", "for i in range(300000): pass"],
+                          stderr=subprocess.PIPE, text=True) as recorder:
+        deadline = time.monotonic() + 120
+        while not (file.exists() and file.stat().st_size > 1 << 16) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        recorder.send_signal(signal.SIGSTOP)
+        children = pathlib.Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split()
+        program = pathlib.Path(f"/proc/{children[0]}/stat")
+        while program.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < deadline:
+            time.sleep(0.005)
+        recorder.send_signal(signal.SIGCONT)
+        told = recorder.communicate(timeout=120)[1]
+    lost = re.search(r"(\d+) bytes of trace found no room in the AUX area", told)
+    # It writes several times the area; another loss, before the recorder stopped, is smaller than that.
+    expect(recorder.returncode == 0 and lost and int(lost[1]) > area, "the loss must be told", told)
+    dumped = subprocess.run([arguments.auxtrail, "dump", "-i", file], capture_output=True, text=True, timeout=120, check=True).stdout
+    flags = [int(found, 16) for found in re.findall(r" AUX: .* flags (\w+)", dumped)]
+    expect(flags and flags[-1] & 1, "the last AUX record is TRUNCATED", flags)
+    file.unlink()
+
+
 def snapshot(arguments, at):
     check_loops(arguments, at, Recording(arguments, "store", ["-e", "intel_pt//u", "-Se"]))
 
@@ -215,7 +243,7 @@ def snapshot_sizes(arguments, _at):
 
 
 CASES = {"full": full, "full_without_return_compression": full_without_return_compression,
-         "full_in_a_small_area": full_in_a_small_area, "full_loss": full_loss, "snapshot": snapshot, "snapshot_sizes": snapshot_sizes,
+         "full_in_a_small_area": full_in_a_small_area, "full_loss": full_loss, "loss_at_the_end": loss_at_the_end, "snapshot": snapshot, "snapshot_sizes": snapshot_sizes,
          "store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
 
 
