@@ -193,7 +193,11 @@ struct Counters {
   std::atomic<uint64_t> ended_by[kReasonCount]{};  // windows by the reason of their end
 };
 
-enum class SlotState : uint32_t { kFree, kClaimed };
+enum class SlotState : uint32_t {
+  kFree,
+  kPreparing,  // taken by a thread: nothing else of the slot is the thread's yet
+  kClaimed,    // the thread has set up all of it
+};
 
 struct SlotHeader {
   std::atomic<SlotState> state{SlotState::kFree};

@@ -216,6 +216,27 @@ TEST_F(ChannelTest, FreesTheSlotOfAThreadThatIsGone) {
   EXPECT_EQ(process->record_totals().bad_rings, 0U);
 }
 
+// What it holds is still its former owner's.
+TEST_F(ChannelTest, ASlotThatIsBeingPreparedIsNobodysYet) {
+  config_.mode = channel::TraceMode::kFull;
+  auto process = connect_process();
+  ASSERT_TRUE(process);
+  const auto pid = static_cast<uint32_t>(::getpid());
+  const auto slot = unit_.begin_claim();
+  slot.header->tid = pid;
+  slot.header->aux_written = 10 * aux_bytes();
+  process->drain(context());
+  process->snapshot(context(), 0);
+  EXPECT_EQ(process->untied_slots(), 0U);
+  EXPECT_EQ(process->record_totals().bad_rings, 0U);
+  unit_.finish_claim(slot, pid);
+  slot.header->aux_written = 100;
+  process->drain(context());
+  EXPECT_EQ(process->record_totals().bad_rings, 0U);
+  ASSERT_EQ(pieces_.size(), 1U);
+  EXPECT_EQ(pieces_[0].bytes.size(), 100U);
+}
+
 TEST_F(ChannelTest, AThreadThatIsNotTheProcessesGetsNothingThrough) {
   auto process = connect_process();
   ASSERT_TRUE(process);

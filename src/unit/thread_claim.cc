@@ -121,14 +121,17 @@ Thread* claim_thread(uint32_t tid) {
     const channel::SlotView slot =
         channel::slot_view(session.memory, i, session.config.data_pages, session.config.aux_pages);
     auto expected = channel::SlotState::kFree;
-    if (!slot.header->state.compare_exchange_strong(expected, channel::SlotState::kClaimed)) {
+    if (!slot.header->state.compare_exchange_strong(expected, channel::SlotState::kPreparing)) {
       continue;
     }
     slot.header->tid.store(tid);
     slot.header->pid.store(window_config.pid);
     if (session.threads[i] == nullptr) session.threads[i] = map_thread();
     Thread* thread = session.threads[i];
-    if (thread != nullptr && prepare_thread(*thread, tid, slot)) return thread;
+    if (thread != nullptr && prepare_thread(*thread, tid, slot)) {
+      slot.header->state.store(channel::SlotState::kClaimed, std::memory_order_release);
+      return thread;
+    }
     slot.header->state.store(channel::SlotState::kFree);
     return nullptr;
   }

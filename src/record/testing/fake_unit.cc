@@ -75,20 +75,34 @@ bool FakeUnit::create_memory(const channel::SessionConfig& config, const FakeUni
 }
 
 channel::SlotView FakeUnit::claim(uint32_t tid) {
+  const auto slot = begin_claim();
+  finish_claim(slot, tid);
+  return slot;
+}
+
+channel::SlotView FakeUnit::begin_claim() {
   for (uint32_t index = 0;; ++index) {
     const auto slot =
         channel::slot_view(memory_.data(), index, config_.data_pages, config_.aux_pages);
     auto expected = channel::SlotState::kFree;
-    if (!slot.header->state.compare_exchange_strong(expected, channel::SlotState::kClaimed)) {
-      continue;
+    if (slot.header->state.compare_exchange_strong(expected, channel::SlotState::kPreparing)) {
+      return slot;
     }
-    slot.header->tid = tid;
-    if (slot.control->data_size == 0) {
-      event::DataRing::init_control_page(*slot.control, channel::kPageBytes,
-                                         size_t{config_.data_pages} * channel::kPageBytes);
-    }
-    return slot;
   }
+}
+
+void FakeUnit::finish_claim(const channel::SlotView& slot, uint32_t tid) const {
+  channel::SlotHeader& header = *slot.header;
+  header.tid = tid;
+  for (auto* position :
+       {&header.aux_written, &header.aux_read, &header.aux_lost, &header.aux_lost_at}) {
+    *position = 0;
+  }
+  if (slot.control->data_size == 0) {
+    event::DataRing::init_control_page(*slot.control, channel::kPageBytes,
+                                       size_t{config_.data_pages} * channel::kPageBytes);
+  }
+  header.state.store(channel::SlotState::kClaimed, std::memory_order_release);
 }
 
 void FakeUnit::write(const channel::SlotView& slot, std::span<const std::byte> record) const {

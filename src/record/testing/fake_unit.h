@@ -29,6 +29,9 @@ class FakeUnit {
 
   // Claims a free slot for thread `tid`, as the unit does at a thread's first overflow.
   channel::SlotView claim(uint32_t tid);
+  // The same in two steps: the slot is the thread's, then the slot is what it shall be.
+  channel::SlotView begin_claim();
+  void finish_claim(const channel::SlotView& slot, uint32_t tid) const;
 
   // Appends raw bytes to the slot's data ring, without looking for room, and publishes them.
   void write(const channel::SlotView& slot, std::span<const std::byte> record) const;
