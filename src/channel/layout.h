@@ -110,7 +110,7 @@ struct Sampler {
   } kind = kKernelEvent;
   uint32_t group = 0;  // samplers of the same one read each other's counts; 0: of none
 };
-inline constexpr size_t kMaxSamplers = 32;
+inline constexpr size_t kMaxSamplers = 32;  // Hello::failed_samplers has a bit for each
 // Whether an event's overflows come at times (task-clock, cpu-clock) and not when something
 // happens.
 constexpr bool is_clock(const perf_event_attr& attr) {
@@ -169,6 +169,12 @@ struct Hello {
   Trigger trigger = Trigger::kNone;
   int32_t trigger_errno = 0;  // why perf_event_open was refused, 0 if it was not
   uint32_t timer_hz = 0;      // with kThreadTimer: the rate the timer was set to
+  // Samplers, by bit, whose events could not be opened and have no timer in their place, and why
+  // the first of them could not.
+  uint32_t failed_samplers = 0;
+  int32_t failed_errno = 0;
+  int32_t entry_errno = 0;  // why timers take the entry event's place, unless trigger_errno says it
+  int32_t timer_errno = 0;  // why the first thread has no timer in a clock's place
   uint32_t reserved = 0;
   uint64_t memory_bytes = 0;
 };

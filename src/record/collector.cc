@@ -61,16 +61,27 @@ void Collector::add(Connection connection) {
     return;
   }
   ++summary_.processes;
-  if (connection.hello.trigger == channel::Trigger::kKernelEvent) {
-    ++summary_.kernel_triggers;
-  } else {
-    ++summary_.trigger_refusals[connection.hello.trigger_errno];
-    summary_.timer_hz = connection.hello.timer_hz;
-  }
+  note_hello(connection.hello);
   if (!kernel_side_band_ && connection.process) {
     synthetic_side_band_.add_process(*connection.process, connection.time_ns, take_side_band_);
   }
   processes_.emplace_back(std::move(connection), plan_.config);
+}
+
+// How the process is sampled, and what of that could not be had.
+void Collector::note_hello(const channel::Hello& hello) {
+  if (hello.trigger == channel::Trigger::kKernelEvent) {
+    ++summary_.kernel_triggers;
+  } else {
+    ++summary_.trigger_refusals[hello.trigger_errno];
+    summary_.timer_hz = hello.timer_hz;
+  }
+  for (uint32_t i = 0; i < plan_.config.sampler_count; ++i) {
+    if ((hello.failed_samplers >> i & 1) == 0) continue;
+    ++summary_.unopened_events[{plan_.names[i], hello.failed_errno}];
+  }
+  if (hello.entry_errno != 0) ++summary_.entry_refusals[hello.entry_errno];
+  if (hello.timer_errno != 0) ++summary_.timer_refusals[hello.timer_errno];
 }
 
 void Collector::round() {

@@ -65,6 +65,7 @@ class Collector {
   void update_synthetic(TracedProcess& process);
   void take_side_band(std::span<const std::byte> record);
   void note_side_band(const abi::Record& record);
+  void note_hello(const channel::Hello& hello);
   void retire(TracedProcess& process);
   void tell_lost_samples();
   void take_aux(const AuxPiece& piece);

@@ -13,6 +13,16 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;  // perf's "MB"
 
+// The number came from the traced process.
+std::string errno_name(int sys_errno) {
+  const char* const name = ::strerrorname_np(sys_errno);
+  return name != nullptr ? name : fmt::format("errno {}", sys_errno);
+}
+
+std::string in_processes(uint64_t count) {
+  return fmt::format("in {} {}", count, count == 1 ? "process" : "processes");
+}
+
 std::string trigger_text(const Summary& summary) {
   std::vector<std::string> parts;
   if (!summary.counted_name.empty()) {
@@ -24,12 +34,31 @@ std::string trigger_text(const Summary& summary) {
   }
   if (by_kernel && parts.empty()) parts.emplace_back("none");
   for (const auto& [sys_errno, processes] : summary.trigger_refusals) {
-    const std::string why =
-        sys_errno != 0 ? fmt::format(" because perf_event_open: {}", ::strerrorname_np(sys_errno))
-                       : std::string();
+    const std::string why = sys_errno != 0
+                                ? fmt::format(" because perf_event_open: {}", errno_name(sys_errno))
+                                : std::string();
     parts.push_back(fmt::format("thread timers at {} Hz{}", summary.timer_hz, why));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string events_line(const Summary& summary) {
+  std::vector<std::string> parts;
+  for (const auto& [event, processes] : summary.unopened_events) {
+    parts.push_back(
+        fmt::format("{} could not be opened {} (perf_event_open: {}) and has no samples there",
+                    event.first, in_processes(processes), errno_name(event.second)));
+  }
+  for (const auto& [sys_errno, processes] : summary.entry_refusals) {
+    parts.push_back(
+        fmt::format("thread timers bring threads back into the trace {} (perf_event_open: {})",
+                    in_processes(processes), errno_name(sys_errno)));
+  }
+  for (const auto& [sys_errno, processes] : summary.timer_refusals) {
+    parts.push_back(fmt::format("no thread timer could be had {} (timer_create: {})",
+                                in_processes(processes), errno_name(sys_errno)));
+  }
+  return parts.empty() ? "" : fmt::format("Events: {}", fmt::join(parts, "; "));
 }
 
 std::string captured_line(const Summary& summary) {
@@ -185,7 +214,7 @@ std::vector<std::string> summary_lines(const Summary& summary) {
                                     : "Side-band made from /proc (" + summary.side_band_note +
                                           "): short-lived code is missed";
   for (const std::string& text :
-       {captured_line(summary), losses_line(summary),
+       {captured_line(summary), losses_line(summary), events_line(summary),
         summary.continuous ? continuous_line(summary.units) : windows_line(summary.units),
         counted_line(summary.units), processes_line(summary), filters_line(summary), side_band}) {
     if (!text.empty()) lines.push_back("[ auxtrail record: " + text + " ]");

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "record/census.h"
@@ -26,8 +27,12 @@ struct Summary {
   uint64_t processes = 0;        // that are sampled
   uint64_t kernel_triggers = 0;  // of these, with a kernel event as trigger
   uint32_t timer_hz = 0;         // rate of thread timers, of the last process that used them
-  std::map<int, uint64_t> trigger_refusals;        // errno of perf_event_open -> processes
-  std::optional<Census::Coverage> coverage;        // nothing where the side-band could not tell
+  std::map<int, uint64_t> trigger_refusals;  // errno of perf_event_open -> processes
+  // Of the sampled processes, those in which something could not be opened, by its errno.
+  std::map<std::pair<std::string, int>, uint64_t> unopened_events;  // by their names
+  std::map<int, uint64_t> entry_refusals;    // of the clock that brings threads into the trace
+  std::map<int, uint64_t> timer_refusals;    // of a timer in a clock's place
+  std::optional<Census::Coverage> coverage;  // nothing where the side-band could not tell
   std::map<channel::Declined, uint64_t> declined;  // processes that their unit left alone
   uint64_t refused_connections = 0;
   uint64_t still_running = 0;                 // processes that outlived the command
@@ -36,7 +41,8 @@ struct Summary {
 };
 
 // "[ auxtrail record: Captured and wrote ... ]" and, as far as there is anything to tell, one line
-// each about losses, windows that ended early, and processes that were not sampled.
+// each about losses, events that did not open, windows that ended early, and processes that were
+// not sampled.
 std::vector<std::string> summary_lines(const Summary& summary);
 
 // Overflows that gave no sample, but for those whose sample found no room in a ring (the rings tell

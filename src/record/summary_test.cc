@@ -84,6 +84,21 @@ TEST(Summary, TimersSayWhy) {
               HasSubstr("thread timers at 250 Hz because perf_event_open: EACCES"));
 }
 
+TEST(Summary, EventsThatDidNotOpenAreNamed) {
+  Summary summary = plain();
+  summary.continuous = true;
+  summary.unopened_events[{"faults:u", EMFILE}] = 2;
+  summary.entry_refusals[ENOSPC] = 1;
+  summary.timer_refusals[123456] = 1;  // the number is the program's
+  const auto lines = summary_lines(summary);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[1], HasSubstr("Events: faults:u could not be opened in 2 processes "
+                                  "(perf_event_open: EMFILE)"));
+  EXPECT_THAT(lines[1], HasSubstr("back into the trace in 1 process (perf_event_open: ENOSPC)"));
+  EXPECT_THAT(lines[1], HasSubstr("no thread timer could be had in 1 process (timer_create: "
+                                  "errno 123456)"));
+}
+
 TEST(Summary, SumsDoNotWrap) {
   UnitTotals totals;
   channel::Counters scribbled;

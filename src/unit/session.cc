@@ -126,13 +126,32 @@ void add_descriptor(int fd, int* descriptors, size_t& count) {
   if (fd >= 0) descriptors[count++] = fd;
 }
 
-// The event whose place a thread timer can take.
-OpenTrigger open_first(Hello& hello, const perf_event_attr& attr, uint64_t cookie) {
-  const OpenTrigger trigger = trigger_open(attr, cookie);
+// What is told of the event that says how the process is sampled.
+void tell_trigger(Hello& hello, const OpenTrigger& trigger) {
   hello.trigger = trigger.kind;
   hello.trigger_errno = trigger.kernel_errno;
   hello.timer_hz = trigger.timer_hz;
-  return trigger;
+}
+
+void tell_failure(Hello& hello, uint32_t sampler, int error) {
+  if (hello.failed_samplers == 0) hello.failed_errno = error;
+  hello.failed_samplers |= 1u << sampler;
+}
+
+// What interrupts threads that run natively.
+void open_entry(Hello& hello, int* descriptors, size_t& count) {
+  const SessionConfig& config = session.config;
+  const bool first_is_kernels = config.samplers[0].kind == channel::Sampler::kKernelEvent;
+  // A thread timer in the first event's place does that, too.
+  if (first_is_kernels && hello.trigger != channel::Trigger::kKernelEvent) return;
+  const OpenTrigger entry = trigger_open(config.entry, kEntryCookie);
+  add_descriptor(entry.fd, descriptors, count);
+  hello.timer_errno = entry.timer_errno;
+  if (first_is_kernels) {
+    hello.entry_errno = entry.kernel_errno;
+  } else {
+    tell_trigger(hello, entry);
+  }
 }
 
 void open_triggers(Hello& hello, int* descriptors, size_t& count) {
@@ -141,21 +160,20 @@ void open_triggers(Hello& hello, int* descriptors, size_t& count) {
   for (uint32_t i = 0; i < config.sampler_count; ++i) {
     const channel::Sampler& sampler = config.samplers[i];
     if (sampler.kind != channel::Sampler::kKernelEvent) continue;
-    if (i != 0) {
-      add_descriptor(sampler_event_open(sampler.trigger, i), descriptors, count);
+    // A timer can take the place of a clock, and of nothing else.
+    if (i != 0 || !channel::is_clock(sampler.trigger)) {
+      const int event = sampler_event_open(sampler.trigger, i);
+      add_descriptor(event, descriptors, count);
+      if (event < 0) tell_failure(hello, i, -event);
       continue;
     }
-    const OpenTrigger trigger = open_first(hello, sampler.trigger, kTriggerCookie);
+    const OpenTrigger trigger = trigger_open(sampler.trigger, kTriggerCookie);
+    tell_trigger(hello, trigger);
+    hello.timer_errno = trigger.timer_errno;
     if (trigger.timer_hz != 0) set_timer_rate(trigger.timer_hz);
     add_descriptor(trigger.fd, descriptors, count);
   }
-  if (config.continuous == 0) return;
-  const bool first_is_kernels = config.samplers[0].kind == channel::Sampler::kKernelEvent;
-  // A thread timer in the first event's place makes threads enter, too.
-  if (first_is_kernels && hello.trigger != channel::Trigger::kKernelEvent) return;
-  const int entry = entry_event_open(config.entry);
-  add_descriptor(entry, descriptors, count);
-  if (entry < 0 && !first_is_kernels) (void)open_first(hello, config.entry, kEntryCookie);
+  if (config.continuous != 0) open_entry(hello, descriptors, count);
 }
 
 bool start_on(int fd) {

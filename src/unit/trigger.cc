@@ -32,7 +32,7 @@ long open_event(const perf_event_attr& attr, uint64_t cookie) {
   return sys::call(SYS_perf_event_open, sys::arg(&mine), 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-// The calling thread's. Its number, or -1 if it can't be had.
+// The calling thread's. Its number, or -errno.
 int start_timer() {
   sigevent notify{};
   notify.sigev_notify = SIGEV_THREAD_ID;
@@ -40,10 +40,9 @@ int start_timer() {
   notify.sigev_value.sival_ptr = reinterpret_cast<void*>(timer_cookie);
   notify._sigev_un._tid = sys::gettid();
   int timer = 0;
-  if (sys::is_error(sys::call(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, sys::arg(&notify),
-                              sys::arg(&timer)))) {
-    return -1;
-  }
+  const long result =
+      sys::call(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, sys::arg(&notify), sys::arg(&timer));
+  if (sys::is_error(result)) return static_cast<int>(result);
   itimerspec spec{};
   spec.it_interval.tv_sec = static_cast<time_t>(timer_period_ns / 1000000000);
   spec.it_interval.tv_nsec = static_cast<long>(timer_period_ns % 1000000000);
@@ -59,14 +58,8 @@ uint64_t period_of(const perf_event_attr& attr) {
   return attr.sample_freq != 0 ? 1000000000 / attr.sample_freq : 1000000;
 }
 
-int entry_event_open(const perf_event_attr& entry) {
-  const long fd = open_event(entry, kEntryCookie);
-  return sys::is_error(fd) ? -1 : static_cast<int>(fd);
-}
-
 int sampler_event_open(const perf_event_attr& trigger, uint32_t number) {
-  const long fd = open_event(trigger, kTriggerCookie + number);
-  return sys::is_error(fd) ? -1 : static_cast<int>(fd);
+  return static_cast<int>(open_event(trigger, kTriggerCookie + number));
 }
 
 OpenTrigger trigger_open(const perf_event_attr& attr, uint64_t cookie) {
@@ -85,6 +78,7 @@ OpenTrigger trigger_open(const perf_event_attr& attr, uint64_t cookie) {
   result.kind = channel::Trigger::kThreadTimer;
   result.timer_hz = static_cast<uint32_t>(1000000000 / timer_period_ns);
   first_timer = start_timer();
+  if (first_timer < 0) result.timer_errno = -first_timer;
   return result;
 }
 

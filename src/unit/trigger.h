@@ -14,6 +14,7 @@ struct OpenTrigger {
   channel::Trigger kind = channel::Trigger::kNone;
   int fd = -1;           // of the kernel event; it lives as long as somebody holds it
   int kernel_errno = 0;  // why there is no kernel event
+  int timer_errno = 0;   // why the calling thread has no timer in its place
   uint32_t timer_hz = 0;
 };
 
@@ -21,15 +22,12 @@ struct OpenTrigger {
 uint64_t period_of(const perf_event_attr& attr);
 
 // The kernel event of the session's sampler with that number, but for the first, which
-// trigger_open() opens. Its descriptor, or -1.
+// trigger_open() opens if it is a clock. Its descriptor, or -errno.
 int sampler_event_open(const perf_event_attr& trigger, uint32_t number);
 
-// The entry event (SessionConfig::entry). Its descriptor, or -1.
-int entry_event_open(const perf_event_attr& entry);
-
-// Opens the trigger for the calling thread, the first sampler's or with kEntryCookie the entry
-// event. A kernel event also covers threads created later; with timers, trigger_start_thread() must
-// run in each new thread.
+// Opens a clock for the calling thread, the first sampler's or with kEntryCookie the entry event
+// (SessionConfig::entry); where the kernel refuses, timers take its place. A kernel event also
+// covers threads created later; with timers, trigger_start_thread() must run in each new thread.
 OpenTrigger trigger_open(const perf_event_attr& attr, uint64_t cookie);
 void trigger_start_thread();
 // Ends the timer of the thread that opened it and starts no more: the process is not sampled (any

@@ -242,9 +242,24 @@ def snapshot_sizes(arguments, _at):
     file.unlink()
 
 
+def unopened(arguments, _at):
+    """A process without descriptors to spare: events that can't be opened there are told, and no timer stands in for page faults."""
+    file = pathlib.Path(arguments.work) / "unopened.data"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Three of its own, the recorder's socket and the shared memory.
+    command = f"ulimit -n 5; exec {arguments.program} touch"
+    told = subprocess.run([arguments.auxtrail, "record", "-c", "1000", "-e", "page-faults:u,minor-faults:u", "-o", file, "--", "sh", "-c", command],
+                          capture_output=True, text=True, timeout=120, check=True).stderr
+    for event in ("page-faults:u", "minor-faults:u"):
+        expect(f"{event} could not be opened in 1 process (perf_event_open: EMFILE)" in told, event, told)
+    expect("bring threads back into the trace in 1 process (perf_event_open: EMFILE)" in told, "the entry event", told)
+    expect("thread timers at" not in told, "a timer is no page fault", told)
+    file.unlink()
+
+
 CASES = {"full": full, "full_without_return_compression": full_without_return_compression,
          "full_in_a_small_area": full_in_a_small_area, "full_loss": full_loss, "loss_at_the_end": loss_at_the_end, "snapshot": snapshot, "snapshot_sizes": snapshot_sizes,
-         "store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
+         "unopened": unopened, "store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
 
 
 def main():
