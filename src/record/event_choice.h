@@ -22,17 +22,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "channel/layout.h"
 #include "record/address_filter.h"
 #include "record/machine.h"
 #include "record/options.h"
 
 namespace auxtrail::record {
 
-enum class TraceMode : uint8_t {
-  kSample,    // PERF_SAMPLE_AUX in the samples of the samplers
-  kFull,      // all AUX data goes to the file
-  kSnapshot,  // the newest AUX data goes to the file when asked
-};
+using channel::TraceMode;
 
 enum class UnitKind : uint8_t { kWindow, kContinuous };
 

@@ -208,8 +208,6 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   SessionPlan plan;
   AUXTRAIL_ASSIGN(plan.events, choose_events(options, machine));
   AUXTRAIL_TRY(check_unit(options, plan.events));
-  static_assert(static_cast<int>(TraceMode::kSnapshot) ==
-                static_cast<int>(channel::TraceMode::kSnapshot));
   plan.intel_pt = machine.intel_pt;
   plan.warnings = plan.events.warnings;
   channel::SessionConfig& config = plan.config;
@@ -237,7 +235,7 @@ Result<SessionPlan> plan_session(const RecordOptions& options, const MachineFact
   config.data_pages = options.data_pages;
   config.aux_pages = plan.events.aux_pages;
   config.inherit_children = options.inherit ? 1 : 0;
-  config.mode = static_cast<channel::TraceMode>(plan.events.mode);
+  config.mode = plan.events.mode;
   config.snapshot_bytes = plan.events.snapshot.bytes;
   config.entry = entry_attr(options);
   config.continuous = plan.events.unit == UnitKind::kContinuous ? 1 : 0;
