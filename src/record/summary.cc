@@ -106,7 +106,6 @@ std::string losses_line(const Summary& summary) {
       {ended_by(units, channel::Reason::kHandlersReplaced),
        "overflows of a process that replaced the trace unit's signal handlers"},
       {units.no_slot_overflows, "overflows of threads beyond the 64 of a process"},
-      {units.deferred, "overflows came late (SIGTRAP was blocked)"},
       {records.aux_lost_bytes,
        "bytes of trace found no room in the AUX area (-m DATA,AUX gives it more)"},
       {records.short_snapshots,
@@ -114,6 +113,7 @@ std::string losses_line(const Summary& summary) {
        "(-m DATA,AUX gives them room)"},
       {records.bad_records, "records refused (damaged by the program)"},
       {records.bad_rings, "rings found damaged"},
+      {records.bad_ring_bytes, "bytes skipped in damaged rings"},
       {records.orphan_slots, "rings of unknown threads"},
       {records.side_band_lost, "side-band records"},
       {summary.refused_connections, "connections refused"},
@@ -123,6 +123,14 @@ std::string losses_line(const Summary& summary) {
     if (loss.count != 0) parts.push_back(fmt::format("{} {}", loss.count, loss.text));
   }
   return parts.empty() ? "" : fmt::format("Lost: {}", fmt::join(parts, ", "));
+}
+
+// No loss: they have their samples, but not where they happened.
+std::string late_line(const UnitTotals& units) {
+  if (units.deferred == 0) return "";
+  return fmt::format(
+      "Late: {} overflows came while SIGTRAP was blocked; samples of theirs lie where that ended",
+      units.deferred);
 }
 
 // Continuous trace has no windows: it stops where the program must run natively.
@@ -214,7 +222,8 @@ std::vector<std::string> summary_lines(const Summary& summary) {
                                     : "Side-band made from /proc (" + summary.side_band_note +
                                           "): short-lived code is missed";
   for (const std::string& text :
-       {captured_line(summary), losses_line(summary), events_line(summary),
+       {captured_line(summary), losses_line(summary), late_line(summary.units),
+        events_line(summary),
         summary.continuous ? continuous_line(summary.units) : windows_line(summary.units),
         counted_line(summary.units), processes_line(summary), filters_line(summary), side_band}) {
     if (!text.empty()) lines.push_back("[ auxtrail record: " + text + " ]");

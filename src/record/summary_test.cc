@@ -84,6 +84,23 @@ TEST(Summary, TimersSayWhy) {
               HasSubstr("thread timers at 250 Hz because perf_event_open: EACCES"));
 }
 
+TEST(Summary, LateOverflowsAreNotLost) {
+  Summary summary = plain();
+  summary.units.deferred = 9;
+  const auto lines = summary_lines(summary);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[1], HasSubstr("Late: 9 overflows"));
+}
+
+TEST(Summary, WhatDamageCostIsTold) {
+  Summary summary = plain();
+  summary.records.bad_rings = 2;
+  summary.records.bad_ring_bytes = 345;
+  const auto lines = summary_lines(summary);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[1], HasSubstr("2 rings found damaged, 345 bytes skipped in damaged rings"));
+}
+
 TEST(Summary, EventsThatDidNotOpenAreNamed) {
   Summary summary = plain();
   summary.continuous = true;
