@@ -151,8 +151,10 @@ void TracedProcess::drain_aux(uint32_t index, const Context& context) {
     context.take_aux(part);
     slot.aux_read = to;
   };
-  // The trace has a hole at `lost_at`, which may grow yet. One beyond `written` is for next time.
-  if (lost != slot.aux_lost && lost_at - slot.aux_read <= written - slot.aux_read) {
+  // The trace has a hole at `lost_at`, which may grow yet. One beyond `written` is for next time;
+  // one at `written` has begun, whether bytes are missing already or not.
+  const bool has_hole = lost != slot.aux_lost || lost_at == written;
+  if (has_hole && lost_at - slot.aux_read <= written - slot.aux_read) {
     take(lost_at, PERF_AUX_FLAG_TRUNCATED);
     add_saturating(record_totals_.aux_lost_bytes, lost - slot.aux_lost);
     slot.aux_lost = lost;
