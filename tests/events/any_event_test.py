@@ -242,6 +242,29 @@ def snapshot_sizes(arguments, _at):
     file.unlink()
 
 
+def snapshot_when_asked(arguments, _at):
+    """Snapshots at SIGUSR2, of a thread that goes on writing: of the size asked for, or told to be shorter."""
+    file = pathlib.Path(arguments.work) / "snapshot_when_asked.data"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    with subprocess.Popen([arguments.auxtrail, "record", "-e", "intel_pt//u", "-S4096", "-o", file, "--", sys.executable, "-S", "-c",
+                           "print('on', flush=True)\nwhile True: pass"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as recorder:
+        recorder.stdout.readline()
+        for _ in range(10):
+            time.sleep(0.1)
+            recorder.send_signal(signal.SIGUSR2)
+        time.sleep(0.1)
+        recorder.send_signal(signal.SIGTERM)
+        told = recorder.communicate(timeout=120)[1]
+    dumped = subprocess.run([arguments.auxtrail, "dump", "-i", file], capture_output=True, text=True, timeout=120, check=True).stdout
+    sizes = [int(found, 0) for found in re.findall(r"AUXTRACE: size (\w+)", dumped)]
+    expect(sizes and max(sizes) <= 4096, "snapshots of at most 4096 bytes", sizes, told)
+    expect(min(sizes) == 4096 or "snapshots were cut short" in told, "shorter ones are told", sizes, told)
+    verified = subprocess.run([arguments.auxtrail, "verify", "-i", file], capture_output=True, text=True, timeout=120, check=False)
+    expect(verified.returncode == 0, "verify", verified)
+    file.unlink()
+
+
 def unopened(arguments, _at):
     """A process without descriptors to spare: events that can't be opened there are told, and no timer stands in for page faults."""
     file = pathlib.Path(arguments.work) / "unopened.data"
@@ -259,6 +282,7 @@ def unopened(arguments, _at):
 
 CASES = {"full": full, "full_without_return_compression": full_without_return_compression,
          "full_in_a_small_area": full_in_a_small_area, "full_loss": full_loss, "loss_at_the_end": loss_at_the_end, "snapshot": snapshot, "snapshot_sizes": snapshot_sizes,
+         "snapshot_when_asked": snapshot_when_asked,
          "unopened": unopened, "store": store, "touch": touch, "ask": ask, "sleep": sleep, "segv": segv, "abort": abort}
 
 
