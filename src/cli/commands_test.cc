@@ -291,6 +291,9 @@ TEST_F(FileTest, WrongKeysAndFields) {
   EXPECT_EQ(run(run_report, {"-i", path, "--sort", "colour"}).status, 2);
   EXPECT_EQ(run(run_script, {"-i", path, "-F", "colour"}).status, 2);
   EXPECT_EQ(run(run_script, {"-i", path, "--last", "-1"}).status, 2);
+  EXPECT_THAT(run(run_script, {"-i", path, "--last", "5"}).err, HasSubstr("--last is for brstack"));
+  EXPECT_THAT(run(run_script, {"-i", path, "--last", "5", "-F", "ip,brlist"}).err,
+              Not(HasSubstr("--last")));
   EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "-1"}).status, 2);
   EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "101"}).status, 2);
   EXPECT_EQ(run(run_report, {"-i", path, "--percent-limit", "0.5"}).status, 0);
@@ -329,6 +332,7 @@ TEST_F(FileTest, ScriptPrintsTheBranchesOfFullTraceUnlessTold) {
   const auto branches = 200 * static_cast<ptrdiff_t>(analysis::testing::traced_branches().size());
   EXPECT_EQ(lines(run(run_script, {"-i", path})), branches + 1);
   EXPECT_EQ(lines(run(run_script, {"-i", path, "--no-itrace"})), 1);
+  EXPECT_THAT(run(run_script, {"-i", path, "--last", "5"}).err, HasSubstr("printed whole"));
   const Outcome report = run(run_report, {"-i", path});
   EXPECT_THAT(report.out, HasSubstr("# Full trace"));
   EXPECT_THAT(report.out, HasSubstr("Samples: 1 of event"));

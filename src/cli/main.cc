@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <string_view>
 
 #include "cli/commands.h"
@@ -20,7 +21,8 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"record", run_record, "run a command and record its execution history into perf.data"},
     {"report", run_report, "show which functions ran, at the samples and in the history before"},
-    {"script", run_script, "print every sample as text, with the branches that led up to it"},
+    {"script", run_script,
+     "print every sample as text (-F +brlist: with the branches that led up to it)"},
     {"dump", run_dump, "print the records of a perf.data file, and the Intel PT packets in them"},
     {"verify", run_verify, "decode every sample and check that its history leads up to it"},
     {"doctor", run_doctor, "show what this machine offers for recording, and how to mend the rest"},
@@ -39,6 +41,11 @@ int run(int count, char** values) {
   if (name == "--version") {
     fmt::print("auxtrail {}\n", AUXTRAIL_VERSION);
     return 0;
+  }
+  if (name == "help" && count > 2) {  // auxtrail help COMMAND
+    char option[] = "--help";
+    char* words[] = {values[0], values[2], option};
+    return run(static_cast<int>(std::size(words)), words);
   }
   if (name == "--help" || name == "-h" || name == "help") {
     print_help(stdout);

@@ -115,6 +115,14 @@ int run_script(const Arguments& arguments) {
     return kStatusFailure;
   }
 
+  if (app.get_option("--last")->count() != 0) {
+    if (!fields->needs_history()) {
+      complain(kCommand, "warning: --last is for brstack, brstacksym and brlist; name one with -F");
+    }
+    if (full_trace)
+      complain(kCommand, "warning: --last is of samples; full trace is printed whole");
+  }
+
   TextOutput out(STDOUT_FILENO);
   ProgressBar bar("Decoding", ::isatty(STDOUT_FILENO) == 0);
   analysis::SampleText text(*recording, *fields, options.last);
