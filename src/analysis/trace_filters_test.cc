@@ -5,6 +5,7 @@
 #include <array>
 
 #include "analysis/testing/traced_file.h"
+#include "analysis/testing/verified.h"
 #include "analysis/verification.h"
 #include "image/dso.h"
 #include "pt/packet_writer.h"
@@ -72,16 +73,7 @@ TEST_F(TraceFiltersTest, AStoppedTraceIsSeenInItsPackets) {
 Verification verify_with(const std::string& filter) {
   auto samples = testing::traced_samples(3);
   for (auto& sample : samples) ++sample.ip;
-  const auto file = testing::traced_file(samples, true, "", filter);
-  auto recording = Recording::from_bytes(file, "test");
-  EXPECT_TRUE(recording);
-  Verification result;
-  SampleWalk walk(*recording);
-  walk.run([&result](const WalkedSample& sample) {
-    result.add(sample);
-    return true;
-  });
-  return result;
+  return testing::verified(testing::traced_file(samples, true, "", filter));
 }
 
 TEST(FilteredVerification, OnlyOutsideTheFiltersMayHistoriesEndBefore) {

@@ -3,21 +3,13 @@
 #include <gmock/gmock.h>
 
 #include "analysis/testing/traced_file.h"
+#include "analysis/testing/verified.h"
 
 namespace auxtrail::analysis {
 namespace {
 
 Verification verify(const std::vector<testing::TracedSample>& samples, bool mapped = true) {
-  const auto file = testing::traced_file(samples, mapped);
-  auto recording = Recording::from_bytes(file, "test");
-  EXPECT_TRUE(recording);
-  Verification result;
-  SampleWalk walk(*recording);
-  walk.run([&result](const WalkedSample& sample) {
-    result.add(sample);
-    return true;
-  });
-  return result;
+  return testing::verified(testing::traced_file(samples, mapped));
 }
 
 TEST(VerificationTest, GoodSamplesPass) {

@@ -30,11 +30,7 @@ void prefault(uint8_t* needed_to, uint8_t** prefaulted, uint8_t* limit) {
   uint64_t to = reinterpret_cast<uint64_t>(*prefaulted) + kStep;
   if (to < least) to = (least + kPageBytes - 1) & ~uint64_t{kPageBytes - 1};
   if (to > reinterpret_cast<uint64_t>(limit)) to = reinterpret_cast<uint64_t>(limit);
-  constexpr int kPopulateWrite =
-      23;  // MADV_POPULATE_WRITE; older kernels refuse and fault page by page
-  const auto from = reinterpret_cast<uint64_t>(*prefaulted);
-  (void)sys::call(SYS_madvise, static_cast<long>(from), static_cast<long>(to - from),
-                  kPopulateWrite);
+  sys::populate(reinterpret_cast<uint64_t>(*prefaulted), to);
   *prefaulted = reinterpret_cast<uint8_t*>(to);
 }
 // The same for the first `needed` of an array's `most` elements.

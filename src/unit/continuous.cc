@@ -174,7 +174,6 @@ void continuous_begin(Thread& thread, ucontext_t& context) {
   const auto pc = program_register(context, REG_RIP);
   thread.gate_rsp = 0;
   thread.stepping = false;
-  drop_deferred(thread);
   begin_output(thread);
   if (thread.samples_due != 0) sample_position(thread, pc);
   if (thread.trace_stopped) return;

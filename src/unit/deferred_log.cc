@@ -31,17 +31,6 @@ void forget_oldest(DeferredLogs& logs) {
   logs.forgot = true;
 }
 
-// A sampler of page faults must not see the log's.
-void touch(uint64_t from, uint64_t to) {
-  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, of Linux 5.14
-  const uint64_t start = sys::page_down(from);
-  (void)sys::call(SYS_madvise, static_cast<long>(start),
-                  static_cast<long>(sys::page_up(to) - start), kPopulateWrite);
-  for (uint64_t at = start; at < to; at += channel::kPageBytes) {
-    *reinterpret_cast<volatile char*>(at) = 0;
-  }
-}
-
 // All sessions of a process have logs of the same size.
 bool map_places(DeferredLogs& logs, const DeferredSize& size) {
   const void* const memory = sys::reserve<char>((size.places + size_t{2}) * kLogAlignment);
@@ -112,7 +101,7 @@ void defer_packets(Thread& thread, const DeferredSize& size) {
   // A child has its parent's pages, and its first store to each would be a page fault.
   for (uint32_t i = 0; i < logs.places; ++i) {
     const uint64_t end = end_of_place(logs, i);
-    touch(end - size.units * sizeof(LogEntry), end + kLogOverrunBytes);
+    sys::touch(end - size.units * sizeof(LogEntry), end + kLogOverrunBytes);
   }
   drop_deferred(thread);
 }

@@ -52,9 +52,23 @@ T* reserve(size_t count) {
   constexpr int kLazy = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   return static_cast<T*>(mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, kLazy));
 }
+// Asks for the memory of many pages at once; older kernels than 5.14 refuse, and fault page by
+// page.
+inline void populate(uint64_t from, uint64_t to) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+  (void)call(SYS_madvise, static_cast<long>(from), static_cast<long>(to - from), kPopulateWrite);
+}
 inline void munmap(void* at, size_t bytes) {
   (void)call(SYS_munmap, arg(at), static_cast<long>(bytes));
   __atomic_fetch_sub(&mapped_bytes, page_up(bytes), __ATOMIC_RELAXED);
+}
+// Has the system give memory for all pages of [from, to), and the process a page of its own where a
+// fork left it a shared one. What is there is overwritten.
+inline void touch(uint64_t from, uint64_t to) {
+  populate(page_down(from), page_up(to));
+  for (uint64_t at = page_down(from); at < to; at += 4096) {
+    *reinterpret_cast<volatile char*>(at) = 0;
+  }
 }
 inline int gettid() { return static_cast<int>(call(SYS_gettid)); }
 inline int getpid() { return static_cast<int>(call(SYS_getpid)); }

@@ -8,6 +8,7 @@
 #include "unit/sys.h"
 #include "unit/thread_state.h"
 #include "unit/window.h"
+#include "unit/window_parts.h"
 
 namespace auxtrail::unit {
 
@@ -29,11 +30,6 @@ Thread* map_thread() {
   thread->stack_top = reinterpret_cast<uint64_t>(stack_top);
   const auto log_area = reinterpret_cast<uint64_t>(stack_top + kThreadBytes);
   thread->log_end = (log_area + 2 * kLogAlignment - kLogOverrunBytes) & ~(kLogAlignment - 1);
-  // A sampler of page faults must not see the log's.
-  for (uint64_t at_log = thread->log_end - kLogAlignment / 4; at_log < thread->log_end + 256;
-       at_log += channel::kPageBytes) {
-    *reinterpret_cast<volatile char*>(at_log) = 0;
-  }
   return thread;
 }
 
@@ -84,6 +80,11 @@ bool prepare_thread(Thread& thread, uint32_t tid, const channel::SlotView& slot)
   start_counting(thread, tid);
   thread.log_units = window_config.stretch_units;
   defer_packets(thread, window_config.deferred);
+  // A sampler of page faults must not see the log's.
+  if (!thread.deferred.active) {
+    sys::touch(thread.log_end - kMaxStretchUnits * sizeof(LogEntry),
+               thread.log_end + kLogOverrunBytes);
+  }
   const uint64_t data_bytes = uint64_t{config.data_pages} * channel::kPageBytes;
   const uint64_t aux_bytes = uint64_t{config.aux_pages} * channel::kPageBytes;
   if (slot.control->data_size != data_bytes) {  // first owner of this slot

@@ -109,7 +109,8 @@ void forget_history(Thread& thread) {
 
 void begin_output(Thread& thread) {
   thread.window_branches = 0;
-  thread.packet_en = false;
+  // Something ended the trace before it could say so.
+  if (thread.packet_en) return cut_trace(thread);
   if (thread.engine.aux().written() != 0) return thread.writer.continue_in(claim(thread));
   // What another thread left in the writer is not ours.
   thread.writer = pt::PacketWriter(claim(thread));
