@@ -47,8 +47,8 @@ struct DeferredSize {
   uint32_t units;  // of each log
 };
 constexpr DeferredSize deferred_size(uint64_t sample_bytes) {
-  // Most programs' units become a third of a byte to two; where less than a quarter does, samples
-  // are shorter.
+  // Where less than a quarter of a byte comes of a unit, samples are shorter. In eight programs all
+  // samples were whole, but for the first ones of threads and behind code that went away.
   constexpr uint64_t kUnitsPerByte = 4;
   constexpr uint64_t kMaxUnits = 2048;  // signals wait for the end of a log
   constexpr uint64_t kLeastLogs = 8;
