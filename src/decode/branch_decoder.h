@@ -57,11 +57,28 @@ struct Gap {
   uint64_t offset = 0;
 };
 
-// Receives the flow in execution order. Override what you need.
+// What a consumer wants to be told; decoding is the faster the less it is.
+enum Wants : unsigned {
+  kWantsBranches = 1,
+  kWantsNotTaken = 2,
+  kWantsBlocks = 4,
+  kWantsGaps = 8,
+  kWantsAll = 15,
+};
+
+// Receives the flow in execution order: branches among branches, blocks among blocks and so on;
+// branches, untaken ones and blocks come in batches, one kind after the other. Gaps and errors come
+// after everything before them. Override what you need, and say so in wants().
 class FlowConsumer {
  public:
   virtual ~FlowConsumer() = default;
+  // A set of Wants; asked once per trace. Errors are always told.
+  [[nodiscard]] virtual unsigned wants() const { return kWantsAll; }
   virtual void on_branch(const Branch&) {}
+  // Many at once, instead of on_branch(): the span ends with the call.
+  virtual void on_branches(std::span<const Branch> branches) {
+    for (const Branch& branch : branches) on_branch(branch);
+  }
   virtual void on_not_taken(uint64_t /*ip*/) {}  // a conditional branch that fell through
   virtual void on_block(const Block&) {}
   virtual void on_gap(const Gap&) {}

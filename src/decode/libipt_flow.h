@@ -1,16 +1,6 @@
-// Driving libipt's block decoder, and turning its blocks and events into branches.
+// Driving libipt's block decoder; branch_assembler.h turns its blocks and events into branches.
 //
-// Blocks are made to end at every branch (end_on_call, end_on_jump). Where a block's last branch
-// led is known only from what comes next: the following block's first address, or the address of
-// the event in between. Until then the branch is pending:
-//
-//   block A ──jcc──►?   next block at B != fall-through   taken to B
-//                       next block at the fall-through    not taken
-//                       async event at X                  led to X, then the event
-//                       disabled event                    led out of the trace (a system call, the
-//                       filter's edge) overflow, error                   unknown: dropped
-//
-// A `jcc` whose target is its own fall-through counts as not taken: libipt does not tell.
+// Blocks are made to end at every branch (end_on_call, end_on_jump).
 #pragma once
 
 #include <intel-pt.h>
@@ -22,6 +12,7 @@
 #include <optional>
 #include <span>
 
+#include "decode/branch_assembler.h"
 #include "decode/branch_decoder.h"
 #include "decode/code_images.h"
 #include "pt/packet_reader.h"
@@ -90,8 +81,8 @@ class LibiptFlow {
         trace_(trace),
         trace_bytes_(trace.size()),
         blocks_left_(kMaxFreeBlocks + kMaxBlocksPerByte * trace_bytes_),
-        consumer_(consumer) {
-    summary_.bytes = trace_bytes_;
+        assembler_(consumer) {
+    assembler_.summary().bytes = trace_bytes_;
     show(code_.first());
   }
 
@@ -129,15 +120,9 @@ class LibiptFlow {
   [[nodiscard]] std::optional<uint64_t> now() const { return now_; }
 
   // The counters of all steps so far.
-  [[nodiscard]] const DecodeSummary& summary() const { return summary_; }
+  [[nodiscard]] const DecodeSummary& summary() const { return assembler_.summary(); }
 
  private:
-  struct Pending {
-    uint64_t from;
-    uint64_t fall_through;  // 0: not conditional
-    BranchKind kind;
-  };
-
   using Decoder = std::unique_ptr<pt_block_decoder, decltype(&pt_blk_free_decoder)>;
 
   static Decoder make_decoder(pt_config config, std::span<const std::byte> trace) {
@@ -152,10 +137,7 @@ class LibiptFlow {
 
   bool end() {
     if (code_.changes()) now_ = tsc();
-    if (running_) {
-      summary_.ends_open = true;
-      summary_.final_ip = last_ip_;
-    }
+    assembler_.end();
     return false;
   }
 
@@ -189,7 +171,7 @@ class LibiptFlow {
 
   // The trace just ends where the flow needs more of it, at a packet's border.
   bool is_open_end(int status) const {
-    return status == -pte_eos && running_ && offset() == trace_bytes_;
+    return status == -pte_eos && assembler_.running() && offset() == trace_bytes_;
   }
 
   [[nodiscard]] uint64_t offset() const {
@@ -203,16 +185,13 @@ class LibiptFlow {
     uint64_t before = 0;
     uint64_t after = 0;
     const bool was_synced = pt_blk_get_sync_offset(decoder_.get(), &before) >= 0;
-    const bool was_running = running_;
     const int status = pt_blk_sync_forward(decoder_.get());
     if (status == -pte_eos) return status;
     if (pt_blk_get_sync_offset(decoder_.get(), &after) < 0 || (was_synced && after <= before)) {
       return -pte_eos;
     }
-    pending_.reset();
-    running_ = false;
     free_blocks_ = 0;
-    if (was_running) gap_ = Gap{GapKind::kError, last_ip_, 0, after};
+    assembler_.skip_to(after);
     return status;
   }
 
@@ -234,23 +213,16 @@ class LibiptFlow {
     }
     if (block.ninsn == 0) {
       // The address the flow went to is known even if no code is.
-      if (status == -pte_nomap || status == -pte_bad_insn) {
-        resolve(block.ip);
-        last_ip_ = block.ip;
-      }
+      if (status == -pte_nomap || status == -pte_bad_insn) assembler_.on_unknown_code(block.ip);
       return count_block(false) ? status : kLoopStatus;
     }
-    ensure_running(block.ip);
-    resolve(block.ip);
-    summary_.instructions += block.ninsn;
-    ++summary_.blocks;
-    last_ip_ = block.end_ip;
-    consumer_.on_block({block.ip, block.end_ip, block.ninsn});
     const auto& end = images_.block_end(*image_, block);
+    std::optional<BranchAssembler::Ending> ending;
     if (end) {
       const bool conditional = end->kind == BranchKind::kConditional;
-      pending_ = Pending{block.end_ip, conditional ? block.end_ip + end->length : 0, end->kind};
+      ending = {block.end_ip, conditional ? block.end_ip + end->length : 0, end->kind};
     }
+    assembler_.on_block({block.ip, block.end_ip, block.ninsn}, ending);
     // More code may be known by the time that the flow goes on.
     if (status == -pte_nomap && code_.changes()) status = 0;
     if (status < 0) return status;
@@ -266,118 +238,35 @@ class LibiptFlow {
     return free_blocks_ <= kMaxFreeBlocks && blocks_left_ > 0;
   }
 
-  // The pending branch led to `ip`.
-  void resolve(uint64_t ip) {
-    if (!pending_) return;
-    const Pending branch = *pending_;
-    pending_.reset();
-    if (branch.fall_through == ip && branch.kind == BranchKind::kConditional) {
-      ++summary_.not_taken;
-      consumer_.on_not_taken(branch.from);
-      return;
-    }
-    emit({branch.from, ip, branch.kind, false});
-  }
-
-  void emit(const Branch& branch) {
-    if (!branch.is_marker()) ++summary_.branches;
-    consumer_.on_branch(branch);
-  }
-
   void on_event(const pt_event& event) {
     const bool has_ip = event.ip_suppressed == 0;
     switch (event.type) {
       case ptev_enabled:
-        if (event.status_update == 0 || !running_) begin(event.variant.enabled.ip);
+        if (event.status_update == 0 || !assembler_.running()) {
+          assembler_.begin(event.variant.enabled.ip);
+        }
         break;
       case ptev_disabled:
         if (event.status_update == 0) {
-          leave(has_ip ? event.variant.disabled.ip : 0);
+          assembler_.leave(has_ip ? event.variant.disabled.ip : 0, offset());
         }
         break;
       case ptev_async_disabled:
-        stop_at(event.variant.async_disabled.at);
+        assembler_.stop_at(event.variant.async_disabled.at, offset());
         break;
       case ptev_async_branch:
-        ensure_running(event.variant.async_branch.from);
-        resolve(event.variant.async_branch.from);
-        emit({event.variant.async_branch.from, has_ip ? event.variant.async_branch.to : 0,
-              BranchKind::kAsync, false});
+        assembler_.interrupt(event.variant.async_branch.from,
+                             has_ip ? event.variant.async_branch.to : 0);
         break;
       case ptev_overflow:
-        overflow(has_ip ? event.variant.overflow.ip : 0);
+        assembler_.overflow(has_ip ? event.variant.overflow.ip : 0, offset());
         break;
       default:
         break;
     }
   }
 
-  // A PSB+ that says "tracing is on" comes without an event: the first address met is where it
-  // begins.
-  void ensure_running(uint64_t ip) {
-    if (!running_) begin(ip);
-  }
-
-  void begin(uint64_t ip) {
-    if (gap_) {
-      gap_->to_ip = ip;
-      add_gap(*gap_);
-      gap_.reset();
-    }
-    pending_.reset();
-    running_ = true;
-    last_ip_ = ip;
-    if (!summary_.first_ip) summary_.first_ip = ip;
-    emit({0, ip, BranchKind::kTraceBegin, false});
-  }
-
-  // Tracing ended with the instruction that was executed last; `to` is 0 if unknown.
-  void leave(uint64_t to) {
-    if (pending_ && pending_->kind == BranchKind::kConditional && to != 0 &&
-        to == pending_->fall_through) {
-      resolve(to);
-      emit({last_ip_, 0, BranchKind::kTraceEnd, true});
-    } else if (pending_) {
-      emit({pending_->from, to, pending_->kind, true});
-    } else {
-      emit({last_ip_, 0, BranchKind::kTraceEnd, true});
-    }
-    end_run(last_ip_);
-  }
-
-  // Tracing was stopped before the instruction at `ip`.
-  void stop_at(uint64_t ip) {
-    ensure_running(ip);
-    resolve(ip);
-    emit({ip, 0, BranchKind::kTraceEnd, true});
-    end_run(ip);
-  }
-
-  void end_run(uint64_t ip) {
-    pending_.reset();
-    running_ = false;
-    last_ip_ = ip;
-    summary_.final_ip = ip;
-    gap_ = Gap{GapKind::kDisabled, ip, 0, offset()};
-  }
-
-  void overflow(uint64_t ip) {
-    ++summary_.overflows;
-    pending_.reset();
-    running_ = false;
-    gap_ = Gap{GapKind::kOverflow, last_ip_, 0, offset()};
-    if (ip != 0) begin(ip);
-  }
-
-  void add_gap(const Gap& gap) {
-    ++summary_.gaps;
-    consumer_.on_gap(gap);
-  }
-
-  void add_error(ErrorCause cause) {
-    ++summary_.errors[static_cast<size_t>(cause)];
-    consumer_.on_error({cause, offset(), last_ip_});
-  }
+  void add_error(ErrorCause cause) { assembler_.add_error(cause, offset()); }
 
   Decoder decoder_;
   CodeImages& images_;
@@ -387,15 +276,10 @@ class LibiptFlow {
   uint64_t trace_bytes_;
   uint64_t blocks_left_;
   uint64_t free_blocks_ = 0;
-  FlowConsumer& consumer_;
-  DecodeSummary summary_;
-  std::optional<Pending> pending_;
-  std::optional<Gap> gap_;
+  BranchAssembler assembler_;
   std::optional<uint64_t> now_;
-  uint64_t last_ip_ = 0;
   int status_ = 0;
   bool synced_ = false;
-  bool running_ = false;
 };
 
 }  // namespace auxtrail::decode
