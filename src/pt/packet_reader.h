@@ -118,10 +118,14 @@ size_t count_padding(std::span<const std::byte> bytes);
     }
     uint64_t bytes;  // without the opcode
     std::memcpy(&bytes, at + 1, sizeof(bytes));
-    if (opcode == 0 && padding_ == Padding::kSkip) {
-      offset_ += bytes != 0 ? 1 + static_cast<size_t>(std::countr_zero(bytes)) / 8
-                            : count_padding(trace_.subspan(offset_));
-      continue;
+    if (opcode == 0) {
+      if (padding_ == Padding::kSkip) {
+        offset_ += bytes != 0 ? 1 : count_padding(trace_.subspan(offset_));
+        continue;
+      }
+      packet = Packet{.kind = PacketKind::kPad, .size_bytes = 1, .offset = offset_};
+      ++offset_;
+      return ReadStatus::kPacket;
     }
     if (const detail::Shape shape = detail::kShapes[opcode]; shape.size_bytes != 0) {
       const uint64_t payload = bytes & detail::kLowBytes[shape.size_bytes - 1U];
