@@ -100,4 +100,8 @@ std::string_view name(PacketKind kind);
 // One line for people in the form of `perf script -D`: "TNT NTTN (4)", "TIP 0x401000", "CBR 0x20".
 std::string text(const Packet& packet);
 
+// The same into `out`, which has room for kMaxTextBytes; returns the end. For those who write many.
+inline constexpr size_t kMaxTextBytes = 128;
+char* write_text(const Packet& packet, char* out);
+
 }  // namespace auxtrail::pt

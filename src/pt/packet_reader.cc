@@ -26,7 +26,7 @@ std::string_view name(ReadStatus status) {
 }
 
 ReadStatus PacketReader::next_of_any_kind(Packet& packet) {
-  if (padding_ == Padding::kSkip) offset_ += count_padding(trace_.subspan(offset_));
+  if (padding_ == Padding::kSkip) skip_padding();
   if (offset_ >= trace_.size()) return ReadStatus::kEnd;
   packet.offset = offset_;
   const ReadStatus status = parse_packet(trace_.subspan(offset_), context_, packet);

@@ -30,6 +30,9 @@ namespace auxtrail::pt {
 // What next() does about PAD packets.
 enum class Padding : uint8_t { kRead, kSkip };
 
+// How many PAD bytes there are at the front of `bytes`.
+size_t count_padding(std::span<const std::byte> bytes);
+
 class PacketReader {
  public:
   // Borrows `trace`, which must outlive the reader. Of the errata, skd007 and skz84 are known to
@@ -45,6 +48,13 @@ class PacketReader {
   // Reads the packet at offset() and moves behind it; without a packet the reader does not move
   // (but over the padding that it was told to skip), and leaves `packet` alone.
   ReadStatus next(Packet& packet);
+
+  // Moves over the PAD packets at offset() and keeps all state; returns their number.
+  size_t skip_padding() {
+    const size_t count = count_padding(trace_.subspan(offset_));
+    offset_ += count;
+    return count;
+  }
 
   // Moves to the next PSB at or behind offset() (see pt/psb_search.h); false, and no move, if there
   // is none. Forgets the last IP, as a PSB does.
@@ -81,9 +91,6 @@ class PacketReader {
 // The payload of the first TSC packet of a trace that begins with a packet; nothing if there is
 // none before the end or the first bytes that are no packet.
 std::optional<uint64_t> first_tsc(std::span<const std::byte> trace);
-
-// How many PAD bytes there are at the front of `bytes`.
-size_t count_padding(std::span<const std::byte> bytes);
 
 // Up to three bytes, of which all but the last say that another follows: 5, 7 and 7 bits. Leaves
 // longer ones and those that SKD007 may have changed alone.
