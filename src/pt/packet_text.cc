@@ -1,28 +1,20 @@
-// Packets as text, in the form of `perf script -D`.
-#include <fmt/format.h>
-
+// Packets as text, in the form of `perf script -D`; written by hand because a trace has millions.
+#include <algorithm>
 #include <array>
 
 #include "pt/packet.h"
+#include "pt/text_cursor.h"
 
 namespace auxtrail::pt {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(PacketKind::kCount)> kNames = {
-    "PAD",  "PSB",       "PSBEND",    "FUP", "TIP",  "TIP.PGE", "TIP.PGD", "TNT",
-    "TNT",  "MODE.Exec", "MODE.TSX",  "PIP", "VMCS", "CBR",     "TSC",     "TMA",
-    "MTC",  "CYC",       "TraceSTOP", "OVF", "MNT",  "EXSTOP",  "MWAIT",   "PWRE",
-    "PWRX", "PTWRITE",   "CFE",       "EVD", "BBP",  "BIP",     "BEP"};
+    "PAD",       "PSB",      "PSBEND", "FUP",    "TIP",   "TIP.PGE", "TIP.PGD", "TNT",     "TNT",
+    "MODE.Exec", "MODE.TSX", "PIP",    "VMCS",   "CBR",   "TSC",     "TMA",     "MTC",     "CYC",
+    "TraceSTOP", "OVF",      "MNT",    "EXSTOP", "MWAIT", "PWRE",    "PWRX",    "PTWRITE", "CFE",
+    "EVD",       "BBP",      "BIP",    "BEP",    "TRIG",  "skipped"};
 
-std::string tnt_text(const Packet& packet) {
-  std::string line = "TNT ";
-  for (int bit = packet.tnt_bits - 1; bit >= 0; --bit) {
-    line += (packet.payload >> bit & 1) != 0 ? 'T' : 'N';
-  }
-  return line + fmt::format(" ({})", packet.tnt_bits);
-}
-
-int address_bits(uint8_t mode_exec) {
+unsigned address_bits(uint8_t mode_exec) {
   switch (mode_exec & 3) {
     case 0:
       return 16;
@@ -35,14 +27,47 @@ int address_bits(uint8_t mode_exec) {
   }
 }
 
-}  // namespace
-
-std::string_view name(PacketKind kind) {
-  return kind < PacketKind::kCount ? kNames[static_cast<size_t>(kind)] : "unknown";
+void put_tnt(const Packet& packet, TextCursor& line) {
+  const unsigned bits = std::min<unsigned>(packet.tnt_bits, 64);
+  line.put(" ");
+  for (unsigned bit = bits; bit-- > 0;) line.put((packet.payload >> bit & 1) != 0 ? 'T' : 'N');
+  line.put(" (").decimal(bits).put(")");
 }
 
-std::string text(const Packet& packet) {
-  const auto title = name(packet.kind);
+void put_ip(const Packet& packet, TextCursor& line) {
+  if (packet.has_ip()) {
+    line.put(" ").hex(packet.ip);
+  } else {
+    line.put(" no ip");
+  }
+}
+
+void put_trig(const Packet& packet, TextCursor& line) {
+  line.put(" IP:").decimal(packet.flags & 1U).put(" MULT:").decimal(packet.flags >> 1 & 1U);
+  line.put(" Triggers ").hex(packet.payload, 2);
+  if ((packet.flags & 4) != 0) line.put(" ICNT ").decimal(packet.extra);
+}
+
+void put_power(const Packet& packet, TextCursor& line) {
+  if (packet.kind == PacketKind::kPwre) {
+    line.put(" HW:").decimal(packet.flags).put(" CState:").decimal(packet.payload);
+    line.put(" Sub-CState:").decimal(packet.extra);
+  } else {
+    line.put(" Last CState:").decimal(packet.payload).put(" Deepest CState:");
+    line.decimal(packet.extra).put(" Wake Reason ").hex(packet.flags);
+  }
+}
+
+void put_block(const Packet& packet, TextCursor& line) {
+  if (packet.kind == PacketKind::kBbp) {
+    line.put(" SZ ").decimal(packet.payload).put("-byte Type ").hex(packet.extra);
+  } else {
+    line.put(" ID ").hex(packet.extra, 2).put(" Value ").hex(packet.payload);
+  }
+}
+
+// What stands behind the name.
+void put_fields(const Packet& packet, TextCursor& line) {
   const auto payload = packet.payload;
   switch (packet.kind) {
     case PacketKind::kPad:
@@ -50,51 +75,82 @@ std::string text(const Packet& packet) {
     case PacketKind::kPsbEnd:
     case PacketKind::kStop:
     case PacketKind::kOvf:
-      return std::string(title);
+      break;
     case PacketKind::kFup:
     case PacketKind::kTip:
     case PacketKind::kTipPge:
     case PacketKind::kTipPgd:
-      return packet.has_ip() ? fmt::format("{} {:#x}", title, packet.ip)
-                             : fmt::format("{} no ip", title);
+      put_ip(packet, line);
+      break;
     case PacketKind::kTnt8:
     case PacketKind::kTnt64:
-      return tnt_text(packet);
+      put_tnt(packet, line);
+      break;
     case PacketKind::kModeExec:
-      return fmt::format("{} IF:{} {}", title, packet.flags >> 2, address_bits(packet.flags));
+      line.put(" IF:").decimal(packet.flags >> 2U).put(" ").decimal(address_bits(packet.flags));
+      break;
     case PacketKind::kModeTsx:
-      return fmt::format("{} TXAbort:{} InTX:{}", title, packet.flags >> 1, packet.flags & 1);
+      line.put(" TXAbort:").decimal(packet.flags >> 1U).put(" InTX:").decimal(packet.flags & 1U);
+      break;
     case PacketKind::kPip:
-      return fmt::format("{} {:#x} (NR={})", title, payload, packet.flags);
+      line.put(" ").hex(payload).put(" (NR=").decimal(packet.flags).put(")");
+      break;
     case PacketKind::kTma:
-      return fmt::format("{} CTC {:#x} FC {:#x}", title, payload, packet.extra);
+      line.put(" CTC ").hex(payload).put(" FC ").hex(packet.extra);
+      break;
     case PacketKind::kMwait:
-      return fmt::format("{} {:#x} Hints {:#x} Extensions {:#x}", title, payload, payload,
-                         packet.extra);
+      line.put(" ").hex(payload).put(" Hints ").hex(payload).put(" Extensions ").hex(packet.extra);
+      break;
     case PacketKind::kPwre:
-      return fmt::format("{} HW:{} CState:{} Sub-CState:{}", title, packet.flags, payload,
-                         packet.extra);
     case PacketKind::kPwrx:
-      return fmt::format("{} Last CState:{} Deepest CState:{} Wake Reason {:#x}", title, payload,
-                         packet.extra, packet.flags);
+      put_power(packet, line);
+      break;
     case PacketKind::kPtw:
+      line.put(" ").hex(payload).put(" IP:").decimal(packet.flags);
+      break;
     case PacketKind::kExstop:
     case PacketKind::kBep:
-      return packet.kind == PacketKind::kPtw
-                 ? fmt::format("{} {:#x} IP:{}", title, payload, packet.flags)
-                 : fmt::format("{} IP:{}", title, packet.flags);
+      line.put(" IP:").decimal(packet.flags);
+      break;
     case PacketKind::kCfe:
-      return fmt::format("{} IP:{} Type {:#04x} Vector {:#04x}", title, packet.flags, packet.extra,
-                         payload);
+      line.put(" IP:").decimal(packet.flags).put(" Type ").hex(packet.extra, 2).put(" Vector ");
+      line.hex(payload, 2);
+      break;
     case PacketKind::kEvd:
-      return fmt::format("{} Type {:#04x} Payload {:#x}", title, packet.extra, payload);
+      line.put(" Type ").hex(packet.extra, 2).put(" Payload ").hex(payload);
+      break;
     case PacketKind::kBbp:
-      return fmt::format("{} SZ {}-byte Type {:#x}", title, payload, packet.extra);
     case PacketKind::kBip:
-      return fmt::format("{} ID {:#04x} Value {:#x}", title, packet.extra, payload);
+      put_block(packet, line);
+      break;
+    case PacketKind::kTrig:
+      put_trig(packet, line);
+      break;
+    case PacketKind::kInvalid:
+      line.put(" ").decimal(packet.size_bytes).put(" bytes");
+      break;
     default:
-      return fmt::format("{} {:#x}", title, payload);
+      line.put(" ").hex(payload);
+      break;
   }
+}
+
+}  // namespace
+
+std::string_view name(PacketKind kind) {
+  return kind < PacketKind::kCount ? kNames[static_cast<size_t>(kind)] : "unknown";
+}
+
+char* write_text(const Packet& packet, char* out) {
+  TextCursor line(out);
+  line.put(name(packet.kind));
+  put_fields(packet, line);
+  return line.end();
+}
+
+std::string text(const Packet& packet) {
+  std::array<char, kMaxTextBytes> line;
+  return {line.data(), write_text(packet, line.data())};
 }
 
 }  // namespace auxtrail::pt
