@@ -43,6 +43,8 @@ enum class PacketKind : uint8_t {
   kBbp,
   kBip,
   kBep,
+  kTrig,
+  kInvalid,  // bytes to skip: what an erratum left of a packet (pt::Errata::skz84)
   kCount
 };
 
