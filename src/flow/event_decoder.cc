@@ -92,10 +92,7 @@ Status EventDecoder::start() {
 }
 
 void EventDecoder::fetch() {
-  Status status = Status::kOk;
-  do {
-    status = source_.next(packet_);
-  } while (status == Status::kOk && packet_.kind == pt::PacketKind::kPad);
+  const Status status = source_.next(packet_);
   if (status != Status::kOk) {
     packet_.kind = pt::PacketKind::kInvalid;
     packet_.size_bytes = 0;
@@ -204,8 +201,6 @@ EventDecoder::Step EventDecoder::decode_packet(Event& event) {
       return decode_block(event);
     case pt::PacketKind::kInvalid:
       return fetch_status_ == Status::kOk ? Step::kMore : fail(fetch_status_);
-    case pt::PacketKind::kPad:
-      return Step::kMore;
     default:
       return fail(Status::kBadOpcode);
   }

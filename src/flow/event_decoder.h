@@ -96,7 +96,7 @@ class EventDecoder {
   Step add(const Event& event, unsigned bindings) {
     return pending_.add(event, bindings) ? Step::kMore : fail(Status::kTooManyEvents);
   }
-  // Fetches the next packet that is not a PAD; an error is kept until somebody looks at the packet.
+  // Fetches the next packet; an error is kept until somebody looks at the packet.
   void fetch();
   Status start();
   void reset();

@@ -26,7 +26,6 @@ FupSearch find_fup_of_overflow(PacketSource ahead) {
     switch (packet.kind) {
       case pt::PacketKind::kFup:
         return {.found = true, .end = ahead.offset()};
-      case pt::PacketKind::kPad:
       case pt::PacketKind::kMnt:
       case pt::PacketKind::kCbr:
       case pt::PacketKind::kTsc:
@@ -70,7 +69,6 @@ Status find_fup_of_header(PacketSource ahead, pt::Packet& packet, bool& found) {
       case pt::PacketKind::kTma:
       case pt::PacketKind::kMtc:
       case pt::PacketKind::kCyc:
-      case pt::PacketKind::kPad:
       case pt::PacketKind::kInvalid:
         continue;
       default:
@@ -201,7 +199,6 @@ EventDecoder::Step EventDecoder::recover_skd010(Event& event) {
         // One of these with a FUP would have to be told from the FUP that is looked for.
         if ((packet.flags & 1) != 0) return Step::kMore;
         continue;
-      case pt::PacketKind::kPad:
       case pt::PacketKind::kPip:
       case pt::PacketKind::kVmcs:
       case pt::PacketKind::kModeExec:
@@ -234,7 +231,6 @@ EventDecoder::Step EventDecoder::recover_apl11(Event& event) {
     switch (at.packet.kind) {
       case pt::PacketKind::kTipPgd:
         return recover_disabled(event, at);
-      case pt::PacketKind::kPad:
       case pt::PacketKind::kMnt:
       case pt::PacketKind::kCfe:
       case pt::PacketKind::kEvd:

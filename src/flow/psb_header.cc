@@ -140,7 +140,6 @@ Status EventDecoder::tip_pge_follows(bool& follows) const {
     const Status status = ahead.next(packet);
     if (status != Status::kOk) return status == Status::kEndOfTrace ? Status::kOk : status;
     switch (packet.kind) {
-      case pt::PacketKind::kPad:
       case pt::PacketKind::kTsc:
       case pt::PacketKind::kCbr:
       case pt::PacketKind::kPsbEnd:
