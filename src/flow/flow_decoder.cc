@@ -207,7 +207,9 @@ FlowItemKind FlowDecoder::deliver(FlowItem& item) {
     const Status status = apply_event(item);
     if (status != Status::kOk) {
       failure_ = status;
-      return report(item);
+      (void)report(item);
+      consume();  // it will not fit any better later
+      return FlowItemKind::kError;
     }
     item.event = event_;
     consume();

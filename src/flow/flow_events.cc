@@ -40,12 +40,12 @@ Status FlowDecoder::apply_context(const Event& event) {
       // The execution mode is taken to be what it was.
       speculative_ = false;
       return Status::kOk;
-    case EventKind::kExecMode:
-      if (event.status_update && enabled_ && mode_ != ExecMode::kUnknown && mode_ != event.mode) {
-        return Status::kBadStatusUpdate;
-      }
+    case EventKind::kExecMode: {
+      const bool contradicts =
+          event.status_update && enabled_ && mode_ != ExecMode::kUnknown && mode_ != event.mode;
       mode_ = event.mode;
-      return Status::kOk;
+      return contradicts ? Status::kBadStatusUpdate : Status::kOk;
+    }
     case EventKind::kTsx:
       speculative_ = event.flag;
       return Status::kOk;

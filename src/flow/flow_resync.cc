@@ -57,8 +57,7 @@ bool FlowDecoder::resync_at_event() {
       consume();
       return true;
     case EventKind::kTip:
-      if (event_.ip_suppressed) return true;
-      resync_at(event_.ip);
+      if (!event_.ip_suppressed) resync_at(event_.ip);
       consume();
       return true;
     case EventKind::kEnabled:
