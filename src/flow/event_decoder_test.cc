@@ -1,6 +1,6 @@
 // What each packet, and each group of packets that belong together, becomes: one test per
 // behaviour. The expectations are libipt 2.2's, read from its event decoder; where its older
-// brother is installed, event_oracle_test.cc asks it.
+// brother is installed, event_decoder_oracle_test.cc asks it.
 #include "flow/event_decoder.h"
 
 #include <gmock/gmock.h>
