@@ -140,7 +140,29 @@ Status EventDecoder::next(Event& event) {
   }
 }
 
+namespace {
+
+// Packets that a PWRE is told before: its PWRX, or one that does not come while a core sleeps.
+bool ends_sleep(pt::PacketKind kind) {
+  switch (kind) {
+    case pt::PacketKind::kPwrx:
+    case pt::PacketKind::kPsb:
+    case pt::PacketKind::kTnt8:
+    case pt::PacketKind::kTnt64:
+    case pt::PacketKind::kTip:
+    case pt::PacketKind::kTipPge:
+    case pt::PacketKind::kTipPgd:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 EventDecoder::Step EventDecoder::decode_packet(Event& event) {
+  const bool at_end = packet_.kind == pt::PacketKind::kInvalid && fetch_status_ != Status::kOk;
+  if ((at_end || ends_sleep(packet_.kind)) && take(kAtPwrx, event)) return Step::kEvent;
   if (packet_.kind == pt::PacketKind::kPsb) {
     if (decode_psb() == Step::kFailed) return Step::kFailed;
   }
@@ -180,7 +202,7 @@ EventDecoder::Step EventDecoder::decode_packet(Event& event) {
     case pt::PacketKind::kMnt:
       return decode_simple(event, EventKind::kMnt);
     case pt::PacketKind::kPwre:
-      return decode_simple(event, EventKind::kPwre);
+      return decode_pwre(event);
     case pt::PacketKind::kPwrx:
       return decode_simple(event, EventKind::kPwrx);
     case pt::PacketKind::kExstop:

@@ -6,6 +6,7 @@
 //   - MODE.Exec before a TIP.PGD is accepted also where it changes nothing, or the interrupt flag
 //     only, as libipt 2.0 did; libipt 2.2 calls that a bad context.
 //   - An MWAIT or EVD that waits does not disturb an asynchronous branch (2.2: an internal error).
+//   - A PWRE that no PWRX follows is an event before the next packet of the flow, PSB or end.
 //   - SKL168 is looked at (2.2 does it in ptdump only), and SKZ84 also behind an OVF.
 //   - BBP, BIP and BEP, CFE of the types SWINTR and SYSCALL: libipt 2.2 does not know them.
 // There are no kTick events here: they are the flow decoder's, who compares times (as in libipt).
@@ -139,6 +140,7 @@ class EventDecoder {
   // overflow.cc
   struct Recovery;
   Step decode_ovf(Event& event);
+  bool release_at_overflow(Event& event);
   Step plain_overflow(Event& event);
   Step recover_skd010(Event& event);
   Step recover_apl11(Event& event);
@@ -150,6 +152,7 @@ class EventDecoder {
   // platform_packets.cc
   Step decode_exstop(Event& event);
   Step decode_mwait();
+  Step decode_pwre(Event& event);
   Step decode_ptw(Event& event);
   Step decode_trig(Event& event);
   Step decode_block(Event& event);

@@ -90,6 +90,7 @@ EventDecoder::Step EventDecoder::decode_ovf(Event& event) {
   // An OVF may end a PSB+.
   const Step header = decode_psbend(event);
   if (header != Step::kMore) return header;
+  if (release_at_overflow(event)) return Step::kEvent;
 
   reset();
   clock_.overflow();
@@ -116,6 +117,20 @@ EventDecoder::Step EventDecoder::decode_ovf(Event& event) {
     return fail(search.status);
   }
   return plain_overflow(event);
+}
+
+// Events whose packets were lost are told nevertheless where no place in the flow belongs to them.
+bool EventDecoder::release_at_overflow(Event& event) {
+  if (enabled_) return take(kAtPwrx, event);
+  while (take(kAtExstop, event) || take(kAtPwrx, event) || take(kAtOwnFup, event)) {
+    if (event.kind == EventKind::kNone) continue;
+    if (event.kind != EventKind::kPwre) {
+      event.ip_suppressed = true;
+      set_time(event);
+    }
+    return true;
+  }
+  return false;
 }
 
 EventDecoder::Step EventDecoder::plain_overflow(Event& event) {

@@ -21,7 +21,8 @@ enum Binding : uint8_t {
   kAtOwnFup = 8,   // the FUP exists for the event alone
   kAtExstop = 16,  // MWAIT
   kAtCfe = 32,     // EVD
-  kAtAnything = 63,
+  kAtPwrx = 64,    // PWRE; also at whatever else shows that no PWRX comes
+  kAtAnything = 127,
 };
 
 class PendingEvents {

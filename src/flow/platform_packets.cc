@@ -72,6 +72,18 @@ EventDecoder::Step EventDecoder::decode_mwait() {
   return add(mwait, kAtExstop);
 }
 
+// The MWAIT that leads into the state, and the EXSTOP, are told before it, though an EXSTOP's
+// packet comes behind. The time is the PWRE's own.
+EventDecoder::Step EventDecoder::decode_pwre(Event& event) {
+  if (take(kAtPwrx, event)) return Step::kEvent;
+  Event pwre = event_of(EventKind::kPwre);
+  pwre.small = static_cast<uint16_t>(packet_.payload);
+  pwre.small2 = static_cast<uint16_t>(packet_.extra);
+  pwre.flag = (packet_.flags & 1) != 0;
+  set_time(pwre);
+  return add(pwre, kAtPwrx);
+}
+
 EventDecoder::Step EventDecoder::decode_ptw(Event& event) {
   Event ptwrite = event_of(EventKind::kPtwrite);
   ptwrite.payload = packet_.payload;
