@@ -79,6 +79,20 @@ TEST(Overflow, DropsWhatIsPending) {
                           "tip ip=3000", "exec mode ip=3000 mode=64", kEnd));
 }
 
+// libipt's tests mwait-pwre-ovf and its kin.
+TEST(Overflow, TellsWhatIsPendingWhereNoPlaceBelongsToIt) {
+  const PacketBytes off = PacketBytes().psb().psbend();
+  PacketBytes trace = off;
+  EXPECT_THAT(
+      run(trace.mwait(1, 0).pwre(1, 2, false).ovf().fup(0x2000)),
+      ElementsAre("mwait ip=none payload=1", "pwre small=1 small2=2", "overflow ip=2000", kEnd));
+  trace = off;
+  EXPECT_THAT(run(trace.exstop(true).ovf().fup(0x2000)),
+              ElementsAre("exstop ip=none", "overflow ip=2000", kEnd));
+  EXPECT_THAT(run(on().exstop(true).pwre(1, 2, false).ovf().fup(0x2000)),
+              ElementsAre("pwre small=1 small2=2", "overflow ip=2000", kEnd));
+}
+
 TEST(Overflow, ForgetsTheLastIp) {
   EXPECT_THAT(run(on().tip(0x12345678).ovf().raw({0x3d, 0x00, 0x20})),
               ElementsAre("tip ip=12345678", "overflow ip=2000", kEnd));

@@ -136,10 +136,9 @@ inline pt_config libipt_config(const pt::TraceConfig& config, std::span<const st
   return theirs;
 }
 
-// An event as both decoders tell it. libipt 2.0.5 forgets the time of some, and the flags of two.
+// An event as both decoders tell it. libipt 2.0.5 forgets the time of some, and a PWRX's flags.
 inline std::string comparable(Event event) {
   switch (event.kind) {
-    case EventKind::kPwre:
     case EventKind::kPwrx:
       event.flag = event.flag2 = event.flag3 = false;
       return text(event);
@@ -190,7 +189,8 @@ inline std::vector<std::string> query_events(const pt::TraceConfig& config,
         status = pt_qry_event(decoder.get(), &event, sizeof event);
         if (status < 0) break;
         const Event ours = event_of(event);
-        if (mode.says_nothing_new(ours)) continue;
+        // A PWRE waits for its PWRX in later versions.
+        if (mode.says_nothing_new(ours) || ours.kind == EventKind::kPwre) continue;
         lines.push_back(comparable(ours));
         continue;
       }
