@@ -118,6 +118,19 @@ TEST(PsbSearchTest, FindsWhatLibiptFinds) {
   EXPECT_GT(found, 500);
 }
 
+// A packet that was cut by a PSB takes its front along. But the PSB that reading began with is not
+// found again.
+TEST(PsbSearchTest, AfterAnErrorAPsbThatWasSwallowedIsFound) {
+  Trace trace;
+  put_psb(trace);
+  put_psb(trace);
+  for (size_t offset = 17; offset <= 31; ++offset) {
+    EXPECT_EQ(find_psb_after_error(trace, offset, 0), 16);
+  }
+  EXPECT_EQ(find_psb_after_error(trace, 31, 16), std::nullopt);
+  EXPECT_EQ(find_psb_after_error(trace, 32, 0), std::nullopt);
+}
+
 // Linear in the bytes, whatever they are: this would take hours otherwise.
 TEST(PsbSearchTest, LongRunsTakeNoLonger) {
   Trace trace(1);

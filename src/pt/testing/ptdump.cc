@@ -213,10 +213,10 @@ std::vector<std::string> ptdump(std::span<const std::byte> trace, const PtdumpOp
     lines.push_back(
         fmt::format("[{:x}: error decoding packet: {}]", offset,
                     status == ReadStatus::kBadOpcode ? "unknown opcode" : "unknown packet"));
-    // libipt goes back a little, for the PSB that the bad packet began to read.
-    reader.seek(std::max(sync + 1, offset - std::min(offset, kPsbBytes - 1)));
-    if (!reader.sync_forward()) return lines;
-    sync = reader.offset();
+    const auto psb = find_psb_after_error(trace, offset, sync);
+    if (!psb) return lines;
+    sync = *psb;
+    reader.seek(sync);
   }
 }
 
