@@ -106,6 +106,11 @@ std::optional<size_t> find_psb(Bytes trace, size_t from) {
   return std::nullopt;
 }
 
+std::optional<size_t> find_psb_after_error(Bytes trace, size_t offset, size_t sync) {
+  const size_t before = offset - std::min(offset, kPsbBytes - 1);
+  return find_psb(trace, std::max(before, sync + 1));
+}
+
 std::optional<size_t> find_psb_backward(Bytes trace, size_t before) {
   size_t end = before < trace.size() ? std::min(trace.size(), before + kPsbBytes) : trace.size();
   while (const auto group = previous_group(trace, end)) {

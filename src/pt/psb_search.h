@@ -18,6 +18,11 @@ inline constexpr size_t kPsbBytes = 16;
 // The offset of the first PSB that begins at `from` or behind it.
 std::optional<size_t> find_psb(std::span<const std::byte> trace, size_t from = 0);
 
+// Where libipt goes on after an error at `offset` of what began with the PSB at `sync`: also at a
+// PSB that begins a little before the error, because the bad packet may have swallowed its front.
+std::optional<size_t> find_psb_after_error(std::span<const std::byte> trace, size_t offset,
+                                           size_t sync);
+
 // The offset of the last PSB that begins before `before`.
 std::optional<size_t> find_psb_backward(std::span<const std::byte> trace, size_t before);
 
