@@ -153,7 +153,7 @@ bool is_prefix(Lead lead, const uint8_t* code, ExecMode mode) {
     case kEvex:
       return mode == ExecMode::k64 || code[1] >= 0xc0;
     case kXop:
-      return (code[1] & 0x1f) >= 8;
+      return (code[1] & 0x1f) - kFirstXopMap < kXopMaps.size();
     default:
       return true;
   }
@@ -171,7 +171,7 @@ Opcode after_three_byte_prefix(const uint8_t* code, unsigned offset, bool is_xop
   add_substitute(code[2] & 3, prefixes);
   MapId id = kNoMap;
   if (!is_xop && map < kVexMaps.size()) id = kVexMaps[map];
-  if (is_xop && map - 8 < kXopMaps.size()) id = kXopMaps[map - 8];
+  if (is_xop) id = kXopMaps[map - kFirstXopMap];
   return {code + 4, offset + 4, id, code[3]};
 }
 
@@ -200,8 +200,9 @@ Opcode after_legacy_prefixes(const uint8_t* code, unsigned offset, uint8_t rex,
   prefixes.wide = (rex & 8) != 0;
   prefixes.high_reg = (rex & 4) != 0;
   if (code[0] != 0x0f) return {code + 1, offset + 1, kOneByte, code[0]};
-  if (code[1] == 0x38) return {code + 3, offset + 3, kModrm, code[2]};
   if (code[1] == 0x3a) return {code + 3, offset + 3, kModrmImm8, code[2]};
+  // 38, and its like without a meaning.
+  if ((code[1] & 0xf8) == 0x38) return {code + 3, offset + 3, kModrm, code[2]};
   return {code + 2, offset + 2, kTwoByte, code[1]};
 }
 

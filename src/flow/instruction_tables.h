@@ -186,7 +186,6 @@ constexpr void add_without_modrm(Forms& f) {
   fill(f, 0x24, 0x27, plain());
   fill(f, 0x30, 0x3f, plain());
   f[0x77] = plain();
-  fill(f, 0x7a, 0x7b, plain());
   fill(f, 0x80, 0x8f, plain());
   fill(f, 0xa0, 0xa2, plain());
   fill(f, 0xa6, 0xa7, modrm_register());
@@ -211,7 +210,7 @@ constexpr Forms make_two_byte() {
   f[0x22].rare = Rare::kMoveToCr;
   f[0x34] = plain(kNo, kIntShape);
   f[0x35] = plain(kNo, kIretShape);
-  fill(f, 0x38, 0x3f, plain(kInvalid));  // maps of their own
+  fill(f, 0x38, 0x3f, plain(kInvalid));  // three bytes
   f[0x78].rare = Rare::kVmread;
   fill(f, 0x80, 0x8f, plain(kRelZ, kCondJumpShape));
   f[0xa4] = modrm(k8);
@@ -226,6 +225,7 @@ constexpr Forms make_vex_0f() {
   Forms f = all(modrm());
   add_without_modrm(f);
   f[0x0f] = plain();
+  fill(f, 0x7a, 0x7b, plain());
   add_vector_immediates(f);
   return f;
 }
@@ -267,7 +267,8 @@ inline constexpr std::array<MapId, 8> kVexMaps = {kNoMap, kVex0f, kModrm, kModrm
                                                   kModrm, kModrm, kModrm, kModrmImm32};
 inline constexpr std::array<MapId, 8> kEvexMaps = {kNoMap, kEvex0f, kModrm, kModrmImm8,
                                                    kEvex4, kModrm,  kModrm, kModrmImm32};
-inline constexpr std::array<MapId, 3> kXopMaps = {kModrmImm8, kModrm, kModrmImm32};  // 8, 9, 10
+constexpr unsigned kFirstXopMap = 8;
+inline constexpr std::array<MapId, 3> kXopMaps = {kModrmImm8, kModrm, kModrmImm32};
 
 // The sizes of immediates in one mode under given prefixes (see context_of).
 using ImmSizes = std::array<uint8_t, kImmCount>;
@@ -344,7 +345,7 @@ enum Lead : uint8_t {
   kVex2,  // the following are prefixes in other modes if ModRM.mod is 3
   kVex3,
   kEvex,
-  kXop,  // a prefix in every mode if its map number is 8 at least: pop has ModRM.reg 0
+  kXop,  // a prefix in every mode, for three maps: pop has ModRM.reg 0
   kOperandSize,
   kAddressSize,
   kRepeatNe,
