@@ -2,6 +2,8 @@
 # Everything else stands in CMakeLists.txt and CMakePresets.json.
 
 JOBS ?= $(shell nproc)
+DIFFERENTIAL_CASES ?= 1000000
+DIFFERENTIAL_SEED ?= $(shell date +%s)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 TEST_JOBS ?= 2
@@ -10,7 +12,7 @@ RELEASE := build/release
 AUXTRAIL := $(RELEASE)/src/cli/auxtrail
 
 .DEFAULT_GOAL := help
-.PHONY: help deps release program dev demo test test-continuous bench install fuzz truth-long clean
+.PHONY: help deps release program dev demo test test-continuous bench install fuzz truth-long differential clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,6 +55,10 @@ fuzz: deps ## every libFuzzer target for FUZZ_SECONDS (default 600) under asan a
 
 truth-long: dev ## the ground-truth comparison over ten times as many steps as `make test` takes
 	@AUXTRAIL_TRUTH_SCALE=10 ctest --preset dev -L truth
+
+differential: dev ## decoders against each other over DIFFERENTIAL_CASES (default a million) generated and damaged traces
+	@build/dev/tests/differential/decode_differential --cases $(DIFFERENTIAL_CASES) --seed $(DIFFERENTIAL_SEED)
+	@build/dev/tests/differential/decode_differential --cases $(DIFFERENTIAL_CASES) --seed $(DIFFERENTIAL_SEED) --mutate
 
 clean: ## remove everything that was built
 	@rm -rf build
