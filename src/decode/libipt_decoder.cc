@@ -31,16 +31,6 @@ pt_config libipt_config(const TraceConfig& config) {
   return result;
 }
 
-// All of the trace with one code map.
-class FixedCode : public FlowCode {
- public:
-  explicit FixedCode(const image::CodeMap& code) : code_(code) {}
-  const image::CodeMap& first() override { return code_; }
-
- private:
-  const image::CodeMap& code_;
-};
-
 class LibiptDecoder : public BranchDecoder {
  public:
   explicit LibiptDecoder(const TraceConfig& config) : config_(libipt_config(config)) {}

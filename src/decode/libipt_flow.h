@@ -15,21 +15,10 @@
 #include "decode/branch_assembler.h"
 #include "decode/branch_decoder.h"
 #include "decode/code_images.h"
+#include "decode/flow_code.h"
 #include "pt/packet_reader.h"
 
 namespace auxtrail::decode {
-
-// The code that a flow runs through: one map, or (changes()) several, one after the other.
-class FlowCode {
- public:
-  virtual ~FlowCode() = default;
-  [[nodiscard]] virtual const image::CodeMap& first() = 0;
-  [[nodiscard]] virtual bool changes() const { return false; }
-  // What is to be shown at this TSC; null: what is shown already.
-  virtual const image::CodeMap* at(uint64_t /*tsc*/) { return nullptr; }
-  // The same for an address that is not in what is shown, if the map of `tsc` has it.
-  virtual const image::CodeMap* later(uint64_t /*ip*/, uint64_t /*tsc*/) { return nullptr; }
-};
 
 // Blocks in a row that need no packet: real code never chains that many direct jumps and calls.
 inline constexpr uint64_t kMaxFreeBlocks = 10'000;

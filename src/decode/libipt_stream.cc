@@ -31,39 +31,6 @@ bool has_flow(std::span<const std::byte> trace) {
 
 }  // namespace
 
-LibiptStream::StreamCode::StreamCode(CodeTimeline& timeline, const StreamOptions& options)
-    : timeline_(timeline), clock_(options.clock), from_ns_(options.start_ns) {}
-
-const image::CodeMap* LibiptStream::StreamCode::take(const CodeTimeline::View& view) {
-  until_ns_ = view.until_ns;
-  if (view.code->id == shown_.id && shown_.id != 0) return nullptr;
-  shown_ = *view.code;
-  return &shown_;
-}
-
-const image::CodeMap& LibiptStream::StreamCode::first() {
-  (void)take(timeline_.at(from_ns_));
-  return shown_;
-}
-
-void LibiptStream::StreamCode::restart(uint64_t time_ns) { from_ns_ = time_ns; }
-
-const image::CodeMap* LibiptStream::StreamCode::at(uint64_t tsc) {
-  const uint64_t now_ns = clock_.ns(tsc);
-  return now_ns < until_ns_ ? nullptr : take(timeline_.at(now_ns));
-}
-
-const image::CodeMap* LibiptStream::StreamCode::later(uint64_t ip, uint64_t tsc) {
-  const CodeTimeline::View view =
-      timeline_.at(tsc == std::numeric_limits<uint64_t>::max() ? tsc : clock_.ns(tsc));
-  const auto& sections = view.code->sections;
-  const bool has_ip =
-      std::any_of(sections.begin(), sections.end(), [ip](const image::CodeSection& section) {
-        return ip - section.address < section.size_bytes;
-      });
-  return has_ip ? take(view) : nullptr;
-}
-
 void LibiptStream::Relay::on_branch(const Branch& branch) {
   if (passes()) consumer_->on_branch(branch);
 }

@@ -21,6 +21,7 @@
 
 #include "decode/branch_decoder.h"
 #include "decode/libipt_flow.h"
+#include "decode/timeline_code.h"
 
 namespace auxtrail::decode {
 
@@ -35,26 +36,6 @@ class LibiptStream : public TraceStream {
   [[nodiscard]] DecodeSummary summary() const override;
 
  private:
-  // The timeline in the trace's own time.
-  class StreamCode : public FlowCode {
-   public:
-    StreamCode(CodeTimeline& timeline, const StreamOptions& options);
-    const image::CodeMap& first() override;
-    [[nodiscard]] bool changes() const override { return true; }
-    const image::CodeMap* at(uint64_t tsc) override;
-    const image::CodeMap* later(uint64_t ip, uint64_t tsc) override;
-    // A new flow begins at this time.
-    void restart(uint64_t time_ns);
-
-   private:
-    const image::CodeMap* take(const CodeTimeline::View& view);
-    CodeTimeline& timeline_;
-    TscToNs clock_;
-    image::CodeMap shown_;
-    uint64_t from_ns_;
-    uint64_t until_ns_ = 0;
-  };
-
   // Hands on to the consumer what comes after the first `skip` calls, with offsets in the whole
   // trace.
   class Relay : public FlowConsumer {
@@ -88,7 +69,7 @@ class LibiptStream : public TraceStream {
   pt_config config_;
   std::vector<std::span<const std::byte>> pieces_;
   CodeImages& images_;
-  StreamCode code_;
+  TimelineCode code_;
   Relay relay_;
   StreamOptions options_;
 

@@ -53,7 +53,8 @@ EventDecoder::EventDecoder(const pt::TraceConfig& config, std::span<const std::b
     : source_(config.errata, trace),
       clock_(config),
       errata_(config.errata),
-      interrupt_flag_events_(config.interrupt_flag_events) {
+      interrupt_flag_events_(config.interrupt_flag_events),
+      status_events_(config.status_events) {
   packet_.kind = pt::PacketKind::kInvalid;
 }
 

@@ -166,6 +166,7 @@ class EventDecoder {
   PendingEvents pending_;
   pt::Errata errata_;
   bool interrupt_flag_events_ = false;
+  bool status_events_ = true;
 
   Status fetch_status_ = Status::kNoSync;  // why packet_ is none; kOk: it is to be ignored
   Status failure_ = Status::kOk;

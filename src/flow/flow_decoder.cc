@@ -36,14 +36,28 @@ bool FlowDecoder::ready() const {
          !config_.tick_events && events_.clean();
 }
 
-void FlowDecoder::moved(uint64_t ip, uint32_t since_packet, const FlowBlock* last) {
+void FlowDecoder::moved(uint64_t ip, uint64_t tnt, unsigned tnt_bits) {
   ip_ = ip;
   has_count_ = true;
-  count_ = since_packet;
+  count_ = 0;
   blocks_without_event_ = 0;
-  block_ = last != nullptr ? *last : FlowBlock{ip, ip, 0, mode_, speculative_, {}};
+  block_ = FlowBlock{ip, ip, 0, mode_, speculative_, {}};
   behind_block_ = true;
   phase_ = Phase::kTrailing;
+  uint32_t lost_mtc = 0;
+  uint32_t lost_cyc = 0;
+  has_tsc_ = events_.time(tsc_, lost_mtc, lost_cyc);
+  if (tnt_bits == 0) return;
+  // The rest of a packet is an event that was fetched already.
+  has_event_ = true;
+  status_ = Status::kOk;
+  event_ = {};
+  event_.kind = EventKind::kTnt;
+  event_.payload = tnt;
+  event_.small = static_cast<uint16_t>(tnt_bits);
+  event_.has_tsc = has_tsc_;
+  event_.tsc = tsc_;
+  phase_ = Phase::kProceed;
 }
 
 FlowItemKind FlowDecoder::next(FlowItem& item) {

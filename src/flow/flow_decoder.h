@@ -94,9 +94,10 @@ class FlowDecoder {
   [[nodiscard]] bool speculative() const { return speculative_; }
   ReturnStack& return_stack() { return returns_; }
   EventDecoder& events() { return events_; }
-  // `since_packet`: instructions since the last TNT or TIP that was used up (TRIG packets count
-  // from there). `last`: the block that led to `ip`; wanted only if errata.bdm64 is set.
-  void moved(uint64_t ip, uint32_t since_packet = 0, const FlowBlock* last = nullptr);
+  // Somebody else followed the flow to `ip`, right behind a branch that a packet decided, and told
+  // events() how far he read. Of the last TNT packet he left `tnt_bits` bits, the oldest first. He
+  // must not do so within a transaction if errata.bdm64 is set.
+  void moved(uint64_t ip, uint64_t tnt, unsigned tnt_bits);
 
  private:
   enum class Phase : uint8_t {

@@ -100,7 +100,7 @@ TEST(FlowDecoder, GoesOnWhereSomebodyElseLeftTheFlow) {
   ASSERT_TRUE(flow.ready());
   ASSERT_EQ(flow.events().offset(), handed_over);
   flow.events().skip_to(taken_up, flow.events().last_ip());
-  flow.moved(0x1002);
+  flow.moved(0x1002, 0, 0);
   EXPECT_THAT(lines(flow), ElementsAre("1002+1", "disabled"));
 }
 
@@ -114,7 +114,7 @@ TEST(FlowDecoder, SharesTheReturnStack) {
   }
   ASSERT_TRUE(flow.ready());
   flow.return_stack().push(0x1004);
-  flow.moved(0x1002);
+  flow.moved(0x1002, 0, 0);
   EXPECT_THAT(lines(flow), ElementsAre("1002+1", "1004+1", "disabled"));
 }
 

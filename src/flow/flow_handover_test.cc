@@ -60,7 +60,7 @@ class OnePacketWalk {
     }
     for (const Step& step : steps_) recorder_.block(step.first, step.last, true);
     flow_.events().skip_to(reader.offset(), last_ip_);
-    flow_.moved(ip_);
+    flow_.moved(ip_, 0, 0);
     return true;
   }
 

@@ -79,6 +79,9 @@ EventDecoder::Step EventDecoder::header_clock() {
 }
 
 EventDecoder::Step EventDecoder::header_event(EventKind kind) {
+  const bool tells_of_flow =
+      kind == EventKind::kTsx || kind == EventKind::kExecMode || kind == EventKind::kInterruptFlag;
+  if (!status_events_ && !tells_of_flow) return Step::kMore;
   Event event;
   event.kind = kind;
   event.status_update = kind != EventKind::kMnt;

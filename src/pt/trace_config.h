@@ -59,6 +59,9 @@ struct TraceConfig {
   bool keep_calibration_on_overflow = false;
   // Report the interrupt flag's changes as events of their own (libipt: enable_iflags_events).
   bool interrupt_flag_events = false;
+  // Report also what a PSB+ says about page tables, virtual machines and frequency. It changes
+  // nothing of the flow.
+  bool status_events = true;
   // Report an event at every packet that tells the time (libipt: enable_tick_events).
   bool tick_events = false;
 

@@ -1,0 +1,170 @@
+// Who walks which program, and the decoder's calls.
+#include "decode/native_decoder.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "decode/native_flow.h"
+#include "decode/native_stream.h"
+#include "decode/walker.h"
+
+namespace auxtrail::decode {
+namespace {
+
+pt::TraceConfig to_pt(const TraceConfig& config) {
+  pt::TraceConfig result;
+  result.status_events = false;  // nobody behind a BranchDecoder asks for them
+  result.mtc_freq = config.mtc_freq;
+  result.nom_freq = config.nom_freq;
+  result.cpuid_0x15_eax = config.cpuid_0x15_eax;
+  result.cpuid_0x15_ebx = config.cpuid_0x15_ebx;
+  (void)pt::errata_of({config.intel_cpu, config.family, config.model, config.stepping},
+                      result.errata);
+  if (config.filter_end != 0) {
+    result.ranges[0] = {pt::AddressRange::Kind::kFilter, config.filter_start, config.filter_end};
+  }
+  return result;
+}
+
+enum class Delivery : uint8_t { kBranches, kAll, kEdges };
+
+Delivery delivery_for(const FlowConsumer& consumer) {
+  const unsigned others = kWantsNotTaken | kWantsBlocks;
+  return (consumer.wants() & others) != 0 ? Delivery::kAll : Delivery::kBranches;
+}
+
+}  // namespace
+
+// The walkers of all programs met so far.
+class NativeDecoder::Workers {
+ public:
+  Workers(std::shared_ptr<ProgramCache> programs, bool walks)
+      : programs_(std::move(programs)), walks_(walks) {}
+
+  // One flow's view: every program with the walker that delivers what it wants.
+  class View : public FlowPrograms {
+   public:
+    View(Workers& workers, Delivery delivery) : workers_(workers), delivery_(delivery) {
+      ++workers_.views_;
+    }
+    ~View() override { --workers_.views_; }
+    View(const View&) = delete;
+    View& operator=(const View&) = delete;
+
+    Program get(const image::CodeMap& code) override { return workers_.get(code, delivery_); }
+
+   private:
+    Workers& workers_;
+    Delivery delivery_;
+  };
+
+  void flush_edges(EdgeProfile& profile) {
+    for (auto& [program, worker] : workers_) {
+      if (worker.edges) worker.edges->flush_edges(profile);
+    }
+    for (const EdgeProfile::Edge& edge : retired_.edges()) profile.add(edge.branch, edge.count);
+    for (const EdgeProfile::Untaken& branch : retired_.untaken()) {
+      profile.add_untaken(branch.ip, branch.count);
+    }
+    retired_ = {};
+  }
+
+ private:
+  static constexpr size_t kMaxWorkers = 64;
+
+  struct Worker {
+    std::shared_ptr<ProgramCode> program;
+    std::unique_ptr<Walker> branches;
+    std::unique_ptr<Walker> all;
+    std::unique_ptr<Walker> edges;
+  };
+
+  FlowPrograms::Program get(const image::CodeMap& code, Delivery delivery) {
+    auto program = programs_->get(code);
+    if (workers_.size() >= kMaxWorkers && views_ == 1) retire();
+    Worker& worker = workers_[program.get()];
+    worker.program = program;
+    if (!walks_) return {&program->memory(), nullptr};
+    return {&program->memory(), &walker(worker, delivery)};
+  }
+
+  static Walker& walker(Worker& worker, Delivery delivery) {
+    switch (delivery) {
+      case Delivery::kBranches:
+        return made<BranchOutput>(worker.branches, worker.program);
+      case Delivery::kAll:
+        return made<FullOutput>(worker.all, worker.program);
+      case Delivery::kEdges:
+        break;
+    }
+    return made<EdgeOutput>(worker.edges, worker.program);
+  }
+
+  template <typename Output>
+  static Walker& made(std::unique_ptr<Walker>& walker,
+                      const std::shared_ptr<ProgramCode>& program) {
+    if (!walker) walker = std::make_unique<OutputWalker<Output>>(program);
+    return *walker;
+  }
+
+  void retire() {
+    for (auto& [program, worker] : workers_) {
+      if (worker.edges) worker.edges->flush_edges(retired_);
+    }
+    workers_.clear();
+  }
+
+  std::shared_ptr<ProgramCache> programs_;
+  bool walks_;
+  std::unordered_map<const ProgramCode*, Worker> workers_;
+  EdgeProfile retired_;
+  size_t views_ = 0;
+};
+
+NativeDecoder::NativeDecoder(const TraceConfig& config, std::shared_ptr<ProgramCache> programs,
+                             const NativeOptions& options)
+    : config_(to_pt(config)),
+      programs_(programs ? std::move(programs) : std::make_shared<ProgramCache>()),
+      workers_(std::make_unique<Workers>(programs_, options.walks)) {}
+
+NativeDecoder::~NativeDecoder() = default;
+
+DecodeSummary NativeDecoder::decode(const image::CodeMap& code, std::span<const std::byte> trace,
+                                    FlowConsumer& consumer) {
+  if (trace.empty()) return {};
+  Workers::View view(*workers_, delivery_for(consumer));
+  FixedCode fixed(code);
+  NativeFlow flow(config_, trace, view, fixed, consumer);
+  while (flow.step()) {
+  }
+  return flow.summary();
+}
+
+std::unique_ptr<TraceStream> NativeDecoder::open(std::vector<std::span<const std::byte>> pieces,
+                                                 CodeTimeline& code, FlowConsumer& consumer,
+                                                 const StreamOptions& options) {
+  auto view = std::make_unique<Workers::View>(*workers_, delivery_for(consumer));
+  return std::make_unique<NativeStream>(config_, std::move(pieces), std::move(view), code, consumer,
+                                        options);
+}
+
+DecodeSummary NativeDecoder::count_edges(const image::CodeMap& code,
+                                         std::span<const std::byte> trace, EdgeProfile& profile) {
+  if (trace.empty()) return {};
+  Workers::View view(*workers_, Delivery::kEdges);
+  FixedCode fixed(code);
+  NativeFlow flow(config_, trace, view, fixed, profile);
+  while (flow.step()) {
+  }
+  return flow.summary();
+}
+
+void NativeDecoder::flush_edges(EdgeProfile& profile) { workers_->flush_edges(profile); }
+
+std::unique_ptr<BranchDecoder> make_native_decoder(const TraceConfig& config) {
+  return std::make_unique<NativeDecoder>(config);
+}
+
+}  // namespace auxtrail::decode

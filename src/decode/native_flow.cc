@@ -1,0 +1,268 @@
+// Turning the flow decoder's items into branches, and taking turns with the walk.
+#include "decode/native_flow.h"
+
+#include <algorithm>
+#include <array>
+
+#include "decode/branch_insn.h"
+#include "pt/packet_reader.h"
+
+namespace auxtrail::decode {
+namespace {
+
+ErrorCause cause_of(flow::Status status) {
+  using flow::Status;
+  switch (status) {
+    case Status::kNoMap:
+      return ErrorCause::kNoMap;
+    case Status::kBadInstruction:
+      return ErrorCause::kBadInstruction;
+    case Status::kBadQuery:
+    case Status::kBadStatusUpdate:
+    case Status::kNoEnable:
+      return ErrorCause::kMismatch;
+    case Status::kReturnStackEmpty:
+    case Status::kBadReturnCompression:
+      return ErrorCause::kBadReturn;
+    case Status::kBadOpcode:
+      return ErrorCause::kBadOpcode;
+    case Status::kBadPacket:
+      return ErrorCause::kBadPacket;
+    case Status::kEndOfTrace:
+      return ErrorCause::kTruncated;
+    case Status::kNoSync:
+      return ErrorCause::kNoPsb;
+    case Status::kBadContext:
+    case Status::kNoIp:
+    case Status::kIpSuppressed:
+      return ErrorCause::kBadContext;
+    case Status::kEndlessLoop:
+      return ErrorCause::kLoop;
+    default:
+      return ErrorCause::kInternal;
+  }
+}
+
+CodeMode code_mode(flow::ExecMode mode) {
+  switch (mode) {
+    case flow::ExecMode::k16:
+      return CodeMode::k16;
+    case flow::ExecMode::k32:
+      return CodeMode::k32;
+    default:
+      return CodeMode::k64;
+  }
+}
+
+// System calls apart from other far transfers; all else the flow decoder knows itself.
+std::optional<BranchKind> kind_of(const flow::CodeMemory& memory, const flow::FlowBlock& block) {
+  using flow::InsnClass;
+  switch (block.last.cls) {
+    case InsnClass::kCall:
+      return BranchKind::kCall;
+    case InsnClass::kCallIndirect:
+      return BranchKind::kCallIndirect;
+    case InsnClass::kReturn:
+      return BranchKind::kReturn;
+    case InsnClass::kJump:
+      return BranchKind::kJump;
+    case InsnClass::kJumpIndirect:
+      return BranchKind::kJumpIndirect;
+    case InsnClass::kCondJump:
+      return BranchKind::kConditional;
+    case InsnClass::kFarCall:
+    case InsnClass::kFarReturn:
+    case InsnClass::kFarJump: {
+      std::array<uint8_t, 15> bytes{};
+      const size_t count = memory.read(block.last_ip, bytes.data(), bytes.size());
+      const auto branch = classify_branch(std::span(bytes).first(count), code_mode(block.mode));
+      return branch ? branch->kind : BranchKind::kFar;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+uint8_t mode_bits_of(flow::ExecMode mode) {
+  switch (mode) {
+    case flow::ExecMode::k64:
+      return 1;
+    case flow::ExecMode::k32:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte> trace,
+                       FlowPrograms& programs, FlowCode& code, FlowConsumer& consumer)
+    : config_(config),
+      trace_(trace),
+      programs_(programs),
+      code_(code),
+      consumer_(consumer),
+      assembler_(consumer),
+      program_(programs.get(code.first())) {
+  flow_.emplace(config_, trace_, *program_.memory);
+  assembler_.summary().bytes = trace.size();
+  walk_options_.skips_psb = true;
+  walk_options_.skips_timing = !config.tick_events;
+  walk_options_.stops_at_tsc = code.changes();
+  if (code.changes()) walk_options_.clock = &flow_->events().clock();
+  if (program_.walker != nullptr) program_.walker->begin(consumer, base_offset_);
+}
+
+void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
+  const flow::ReturnStack stack = flow_->return_stack();
+  assembler_.summary().ends_open = false;
+  assembler_.summary().bytes += trace.size();
+  trace_ = trace;
+  base_offset_ = offset;
+  flow_.emplace(config_, trace_, *program_.memory);
+  flow_->return_stack() = stack;
+  if (walk_options_.clock != nullptr) walk_options_.clock = &flow_->events().clock();
+  futile_offset_ = std::numeric_limits<size_t>::max();
+  if (program_.walker != nullptr) program_.walker->begin(consumer_, base_offset_);
+}
+
+bool NativeFlow::step() {
+  follow_time();
+  if (program_.walker != nullptr && flow_->ready() && walk()) return true;
+  flow::FlowItem item;
+  switch (flow_->next(item)) {
+    case flow::FlowItemKind::kBlock:
+      on_block(item.block);
+      return true;
+    case flow::FlowItemKind::kEvent:
+      on_event(item);
+      return true;
+    case flow::FlowItemKind::kError:
+      on_error(item);
+      return true;
+    case flow::FlowItemKind::kEnd:
+      break;
+  }
+  if (flow_->tracing()) assembler_.end();
+  return false;
+}
+
+std::optional<uint64_t> NativeFlow::now() const {
+  uint64_t tsc = 0;
+  return flow_->time(tsc) ? std::optional(tsc) : std::nullopt;
+}
+
+bool NativeFlow::walk() {
+  if (config_.errata.bdm64 && flow_->speculative()) return false;  // it must see every block there
+  WalkState state;
+  state.offset = flow_->offset();
+  state.ip = flow_->ip();
+  if (state.offset == futile_offset_ && state.ip == futile_ip_) return false;
+  if (state.offset >= trace_.size()) return false;
+  const auto opcode = std::to_integer<uint8_t>(trace_[state.offset]);
+  if (kPacketClasses[opcode] == PacketClass::kOther) return false;
+  state.last_ip = flow_->events().last_ip();
+  assembler_.ensure_running(state.ip);
+  assembler_.resolve(state.ip);
+  state.executed_ip = assembler_.last_ip();
+  walk_options_.mode_bits = mode_bits_of(flow_->mode());
+
+  WalkTotals totals;
+  std::optional<Branch> last;
+  const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,
+                                         flow_->return_stack(), state, totals, last);
+  futile_offset_ = state.offset;
+  futile_ip_ = state.ip;
+  if (!went) return false;
+  DecodeSummary& summary = assembler_.summary();
+  summary.instructions += totals.instructions;
+  summary.branches += totals.taken;
+  summary.not_taken += totals.not_taken;
+  summary.blocks += totals.taken + totals.not_taken + (last ? 1 : 0);
+  summary.gaps += totals.gaps;
+  std::optional<BranchAssembler::Ending> pending;
+  if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip};
+  assembler_.walked(state.executed_ip, pending);
+  flow_->events().skip_to(state.offset, state.last_ip);
+  flow_->moved(state.ip, state.tnt, state.tnt_bits);
+  return true;
+}
+
+void NativeFlow::on_block(const flow::FlowBlock& block) {
+  std::optional<BranchAssembler::Ending> ending;
+  const auto kind = kind_of(*program_.memory, block);
+  if (kind) {
+    const bool conditional = *kind == BranchKind::kConditional;
+    ending = {block.last_ip, conditional ? block.last_ip + block.last.length : 0, *kind, 0};
+  }
+  assembler_.on_block({block.first_ip, block.last_ip, block.instructions}, ending);
+}
+
+void NativeFlow::on_event(const flow::FlowItem& item) {
+  using flow::EventKind;
+  const flow::Event& event = item.event;
+  const uint64_t ip = event.ip_suppressed ? 0 : event.ip;
+  switch (event.kind) {
+    case EventKind::kEnabled:
+      if (!event.status_update || !assembler_.running()) assembler_.begin(event.ip);
+      break;
+    case EventKind::kDisabled:
+      if (!event.status_update) assembler_.leave(ip, item.offset + base_offset_);
+      break;
+    case EventKind::kAsyncDisabled:
+      assembler_.stop_at(event.at, item.offset + base_offset_);
+      break;
+    case EventKind::kAsyncBranch:
+      assembler_.interrupt(event.at, ip);
+      break;
+    case EventKind::kOverflow:
+      assembler_.overflow(ip, item.offset + base_offset_);
+      break;
+    default:
+      break;
+  }
+}
+
+void NativeFlow::on_error(const flow::FlowItem& item) {
+  const bool lacks_code =
+      item.error == flow::Status::kNoMap || item.error == flow::Status::kBadInstruction;
+  if (item.error == flow::Status::kNoMap && show_later_code(item.ip)) {
+    flow_->retry();
+    return;
+  }
+  // The address that the flow went to is known even if no code is.
+  if (lacks_code && item.ip != 0) assembler_.on_unknown_code(item.ip);
+  assembler_.add_error(cause_of(item.error), item.offset + base_offset_);
+  if (item.lost_sync) assembler_.skip_to(item.offset + base_offset_);
+}
+
+void NativeFlow::show(const image::CodeMap& code) {
+  const FlowPrograms::Program program = programs_.get(code);
+  if (program.memory == program_.memory) return;
+  program_ = program;
+  flow_->set_code(*program_.memory);
+  flow_->return_stack().forget_hints();  // they are another graph's
+  if (program_.walker != nullptr) program_.walker->begin(consumer_, base_offset_);
+}
+
+// The code as it was when the flow came here.
+void NativeFlow::follow_time() {
+  if (!code_.changes()) return;
+  uint64_t tsc = 0;
+  const image::CodeMap* code = flow_->time(tsc) ? code_.at(tsc) : nullptr;
+  if (code != nullptr) show(*code);
+}
+
+// Times are in the trace now and then only: code at `ip` may have come before the next of them.
+bool NativeFlow::show_later_code(uint64_t ip) {
+  if (!code_.changes()) return false;
+  const auto rest = trace_.subspan(std::min(flow_->offset(), trace_.size()));
+  const uint64_t next = pt::first_tsc(rest).value_or(std::numeric_limits<uint64_t>::max());
+  const image::CodeMap* code = code_.later(ip, next);
+  if (code == nullptr) return false;
+  show(*code);
+  return true;
+}
+
+}  // namespace auxtrail::decode

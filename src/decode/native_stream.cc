@@ -1,0 +1,140 @@
+// Cutting a trace into windows at PSBs.
+#include "decode/native_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pt/packet_reader.h"
+
+namespace auxtrail::decode {
+namespace {
+
+// A walk counts as one, however far it went.
+constexpr unsigned kStepsPerRun = 256;
+constexpr size_t kPsbBytes = 16;
+
+// Whether a packet of this kind leaves the flow where it is.
+bool is_quiet(pt::PacketKind kind) {
+  switch (kind) {
+    case pt::PacketKind::kPad:
+    case pt::PacketKind::kModeExec:
+    case pt::PacketKind::kModeTsx:
+    case pt::PacketKind::kPip:
+    case pt::PacketKind::kVmcs:
+    case pt::PacketKind::kCbr:
+    case pt::PacketKind::kTsc:
+    case pt::PacketKind::kTma:
+    case pt::PacketKind::kMtc:
+    case pt::PacketKind::kCyc:
+    case pt::PacketKind::kMnt:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Where the PSB+ that begins at `psb` ends; nothing if it is not whole, or if what it means is
+// decided by what follows (erratum BDM70: a TIP.PGE).
+std::optional<size_t> end_of_psb(std::span<const std::byte> trace, size_t psb) {
+  pt::PacketReader reader(trace);
+  reader.seek(psb);
+  pt::Packet packet;
+  std::optional<size_t> end;
+  if (reader.next(packet) != pt::ReadStatus::kPacket) return std::nullopt;
+  while (reader.next(packet) == pt::ReadStatus::kPacket) {
+    if (!end && packet.kind == pt::PacketKind::kPsbEnd) {
+      end = reader.offset();
+    } else if (!is_quiet(packet.kind) && (end || packet.kind != pt::PacketKind::kFup)) {
+      return packet.kind == pt::PacketKind::kTipPge ? std::nullopt : end;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+NativeStream::NativeStream(const pt::TraceConfig& config,
+                           std::vector<std::span<const std::byte>> pieces,
+                           std::unique_ptr<FlowPrograms> programs, CodeTimeline& code,
+                           FlowConsumer& consumer, const StreamOptions& options)
+    : config_(config),
+      pieces_(std::move(pieces)),
+      programs_(std::move(programs)),
+      code_(code, options),
+      consumer_(consumer),
+      options_(options),
+      time_ns_(options.start_ns) {}
+
+bool NativeStream::run(uint64_t until_ns) {
+  unsigned steps = 0;
+  for (;;) {
+    if (!window_is_open_ && !open_window()) return false;
+    while (flow_->step()) {
+      time_ns_ = time_ns();
+      if (time_ns_ > until_ns || ++steps >= kStepsPerRun) return true;
+    }
+    window_is_open_ = false;
+  }
+}
+
+uint64_t NativeStream::time_ns() const {
+  const auto now = flow_ ? flow_->now() : std::nullopt;
+  return now ? std::max(time_ns_, options_.clock.ns(*now)) : time_ns_;
+}
+
+DecodeSummary NativeStream::summary() const { return flow_ ? flow_->summary() : DecodeSummary(); }
+
+// Fills the window up to `bytes`, as far as the trace goes.
+void NativeStream::load(size_t bytes) {
+  while (window_.size() < bytes && next_piece_ < pieces_.size()) {
+    const auto rest = pieces_[next_piece_].subspan(next_byte_);
+    const size_t count = std::min(bytes - window_.size(), rest.size());
+    window_.insert(window_.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count));
+    next_byte_ += count;
+    if (count == rest.size()) {
+      ++next_piece_;
+      next_byte_ = 0;
+    }
+  }
+  is_last_ = next_piece_ == pieces_.size();
+}
+
+// The last whole PSB+ that does not begin the window. False if there is none.
+bool NativeStream::find_border() {
+  last_psb_ = 0;
+  pt::PacketReader reader(window_);
+  reader.seek(std::min(kPsbBytes, window_.size()));
+  while (reader.sync_forward()) {
+    const size_t psb = reader.offset();
+    if (const auto end = end_of_psb(window_, psb)) {
+      last_psb_ = psb;
+      end_of_last_psb_ = *end;
+    }
+    reader.seek(psb + kPsbBytes);
+  }
+  return last_psb_ != 0;
+}
+
+bool NativeStream::open_window() {
+  if (is_last_) return false;  // that was the last one
+  if (last_psb_ != 0) {
+    window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(last_psb_));
+    window_offset_ += last_psb_;
+  }
+  size_t bytes = std::max(options_.window_bytes, 2 * kPsbBytes);
+  for (load(bytes); !is_last_ && !find_border(); load(bytes)) bytes *= 2;
+  const std::span<const std::byte> all(window_);
+  const auto trace = is_last_ ? all : all.first(end_of_last_psb_);
+  if (trace.empty()) return false;
+  window_is_open_ = true;
+  if (flow_) {
+    flow_->go_on(trace, window_offset_);
+    return true;
+  }
+  const auto tsc = pt::first_tsc(trace);
+  code_.restart(tsc ? options_.clock.ns(*tsc) : time_ns_);
+  flow_.emplace(config_, trace, *programs_, code_, consumer_);
+  return true;
+}
+
+}  // namespace auxtrail::decode

@@ -1,0 +1,204 @@
+// What a GraphWalk makes of the flow: branches one after the other, and more if asked for.
+//
+// Outputs are template parameters of the walk, so that the hot calls are inlined:
+//   kRemembers            whether the walk may use its TntMemo, and then remembered() and forget()
+//   conditional, dynamic, path, partial    what was executed, see below
+// The counting one is in edge_counts.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "decode/branch_decoder.h"
+#include "decode/code_graph.h"
+#include "decode/tnt_memo.h"
+
+namespace auxtrail::decode {
+
+struct WalkTotals {
+  uint64_t instructions = 0;
+  uint64_t not_taken = 0;
+  uint64_t taken = 0;
+  uint64_t gaps = 0;
+
+  WalkTotals& operator-=(const WalkTotals& other) {
+    instructions -= other.instructions;
+    not_taken -= other.not_taken;
+    taken -= other.taken;
+    gaps -= other.gaps;
+    return *this;
+  }
+};
+
+// Branches on their way to a consumer. The newest stays here when the others go: what comes next
+// may say more about it.
+class BranchBuffer {
+ public:
+  // Before anything else; what is not flushed is lost.
+  void set_consumer(FlowConsumer& consumer) {
+    consumer_ = &consumer;
+    wanted_ = (consumer.wants() & kWantsBranches) != 0;
+    end_ = branches_.data();
+  }
+
+  // Room for kRoom more; add what was written there with advance().
+  static constexpr size_t kRoom = 64;
+  [[nodiscard]] Branch* end() { return end_; }
+  void advance(size_t count) {
+    end_ += count;
+    if (end_ >= branches_.data() + kCapacity) [[unlikely]]
+      flush_but_last();
+  }
+  void add(const Branch& branch) {
+    *end_ = branch;
+    advance(1);
+  }
+  [[nodiscard]] bool empty() const { return end_ == branches_.data(); }
+  [[nodiscard]] Branch& last() { return end_[-1]; }
+  Branch take_last() { return *--end_; }
+  void flush() {
+    const auto count = static_cast<size_t>(end_ - branches_.data());
+    if (wanted_ && count != 0) consumer_->on_branches({branches_.data(), count});
+    end_ = branches_.data();
+  }
+
+ private:
+  static constexpr size_t kCapacity = 2048;
+  void flush_but_last() {
+    const Branch newest = take_last();
+    flush();
+    *end_++ = newest;
+  }
+
+  FlowConsumer* consumer_ = nullptr;
+  bool wanted_ = false;
+  std::vector<Branch> branches_ = std::vector<Branch>(kCapacity + kRoom);
+  Branch* end_ = branches_.data();
+};
+
+// Every taken branch.
+class BranchOutput {
+ public:
+  static constexpr bool kRemembers = true;
+
+  // Before anything else. `base_offset` is where the trace begins in a longer one.
+  void set_consumer(FlowConsumer& consumer, uint64_t base_offset) {
+    buffer_.set_consumer(consumer);
+    consumer_ = &consumer;
+    base_offset_ = base_offset;
+    wants_gaps_ = (consumer.wants() & kWantsGaps) != 0;
+  }
+
+  // The node's path was executed, and its conditional branch (taken: 1).
+  [[gnu::always_inline]] inline void conditional(const GraphNode& node, const GraphRecord* records,
+                                                 unsigned taken) {
+    Branch* to = buffer_.end();
+    for (unsigned i = 0; i < node.path_count; ++i) to[i] = records[i].branch;
+    to[node.path_count] = records[node.path_count].branch;
+    buffer_.advance(node.path_count + taken);
+  }
+  // The node's path was executed, and its indirect branch or return, which led to `ip`.
+  void dynamic(const GraphNode& node, const GraphRecord* records, Link /*next*/, uint64_t ip) {
+    Branch* to = buffer_.end();
+    for (unsigned i = 0; i <= node.path_count; ++i) to[i] = records[i].branch;
+    to[node.path_count].to = ip;
+    buffer_.advance(node.path_count + 1u);
+  }
+  // Only the path.
+  void path(const GraphNode& node, const GraphRecord* records) {
+    partial(node, records, node.path_count);
+  }
+  // The first `count` branches of the path.
+  void partial(const GraphNode& /*node*/, const GraphRecord* records, unsigned count) {
+    Branch* to = buffer_.end();
+    for (unsigned i = 0; i < count; ++i) to[i] = records[i].branch;
+    buffer_.advance(count);
+  }
+  [[gnu::always_inline]] inline void remembered(const TntMemo::Entry& entry, TntMemo::Way& way,
+                                                const GraphRecord* records) {
+    static_assert(TntMemo::kMaxRecords == 8);
+    Branch* to = buffer_.end();
+    for (unsigned i = 0; i < 4; ++i) to[i] = records[way.records[i]].branch;
+    if (entry.taken > 4) {
+      for (unsigned i = 4; i < 8; ++i) to[i] = records[way.records[i]].branch;
+    }
+    buffer_.advance(entry.taken);
+  }
+  void forget(const CodeGraph& /*graph*/, const TntMemo::Entry& /*entry*/, TntMemo::Way& /*way*/) {}
+
+  // Tracing was left with the branch delivered last; or else right behind the instruction at
+  // `last_ip`.
+  void leave_with_branch() { buffer_.last().ends_trace = true; }
+  void leave_behind(uint64_t last_ip) { buffer_.add({last_ip, 0, BranchKind::kTraceEnd, true}); }
+  void gap(const Gap& gap) {
+    if (!wants_gaps_) return;
+    buffer_.flush();
+    Gap moved = gap;
+    moved.offset += base_offset_;
+    consumer_->on_gap(moved);
+  }
+  void begin(uint64_t ip) { buffer_.add({0, ip, BranchKind::kTraceBegin, false}); }
+
+  // The branch delivered last, if the walk may still learn more about it; then it is not delivered.
+  std::optional<Branch> take_last() {
+    if (buffer_.empty()) return std::nullopt;
+    return buffer_.take_last();
+  }
+  void flush() { buffer_.flush(); }
+
+ protected:
+  FlowConsumer* consumer_ = nullptr;
+
+ private:
+  BranchBuffer buffer_;
+  uint64_t base_offset_ = 0;
+  bool wants_gaps_ = false;
+};
+
+// Branches, those not taken, and blocks.
+class FullOutput : public BranchOutput {
+ public:
+  static constexpr bool kRemembers = false;
+
+  void set_consumer(FlowConsumer& consumer, uint64_t base_offset) {
+    BranchOutput::set_consumer(consumer, base_offset);
+    wants_ = consumer.wants();
+  }
+
+  void conditional(const GraphNode& node, const GraphRecord* records, unsigned taken) {
+    BranchOutput::conditional(node, records, taken);
+    add_blocks(node, records, node.path_count + 1u);
+    if (taken == 0 && (wants_ & kWantsNotTaken) != 0) {
+      consumer_->on_not_taken(records[node.path_count].branch.from);
+    }
+  }
+  void dynamic(const GraphNode& node, const GraphRecord* records, Link next, uint64_t ip) {
+    BranchOutput::dynamic(node, records, next, ip);
+    add_blocks(node, records, node.path_count + 1u);
+  }
+  void path(const GraphNode& node, const GraphRecord* records) {
+    BranchOutput::path(node, records);
+    add_blocks(node, records, node.path_count);
+  }
+  void partial(const GraphNode& node, const GraphRecord* records, unsigned count) {
+    BranchOutput::partial(node, records, count);
+    add_blocks(node, records, count);
+  }
+
+ private:
+  void add_blocks(const GraphNode& node, const GraphRecord* records, unsigned count) {
+    if ((wants_ & kWantsBlocks) == 0) return;
+    uint64_t first_ip = node.ip;
+    for (unsigned i = 0; i < count; ++i) {
+      consumer_->on_block({first_ip, records[i].branch.from, records[i].instructions});
+      first_ip = records[i].branch.to;
+    }
+  }
+
+  unsigned wants_ = 0;
+};
+
+}  // namespace auxtrail::decode
