@@ -136,6 +136,14 @@ TEST(PacketReaderTest, ACorruptTmaIsSkippedWithTheErratum) {
               ElementsAre("skipped 7 bytes"));
 }
 
+TEST(PacketReaderTest, TheFirstTscIsThatBeforeTheFirstError) {
+  auto trace = bytes_of({0x06, 0x00, 0x19, 7, 6, 5, 4, 3, 2, 1, 0x19, 1, 1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(first_tsc(trace), 0x01020304050607);
+  trace[2] = std::byte{0x59};
+  EXPECT_EQ(first_tsc(trace), std::nullopt);  // 05 is no packet
+  EXPECT_EQ(first_tsc({}), std::nullopt);
+}
+
 bool same(const Packet& a, const Packet& b) {
   return a.kind == b.kind && a.size_bytes == b.size_bytes && a.ipc == b.ipc &&
          a.tnt_bits == b.tnt_bits && a.extra == b.extra && a.offset == b.offset &&

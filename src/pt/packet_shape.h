@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "pt/packet.h"
@@ -18,7 +19,7 @@ struct Shape {
 
 constexpr void put_ip_shapes(std::array<Shape, 256>& shapes, PacketKind kind, uint8_t opcode) {
   constexpr std::array<uint8_t, 8> kSizes = {1, 3, 5, 7, 7, 0, 9, 0};
-  for (uint8_t ipc = 0; ipc < kSizes.size(); ++ipc) {
+  for (size_t ipc = 0; ipc < kSizes.size(); ++ipc) {
     if (kSizes[ipc] == 0) continue;
     shapes[ipc << 5 | opcode] = {kind, kSizes[ipc], static_cast<IpCompression>(ipc)};
   }
