@@ -1,6 +1,6 @@
 // What each packet, and each group of packets that belong together, becomes: one test per
 // behaviour. The expectations are libipt 2.2's, read from its event decoder; where its older
-// brother is installed, event_oracle_test.cc asks it.
+// brother is installed, event_decoder_oracle_test.cc asks it.
 #include "flow/event_decoder.h"
 
 #include <gmock/gmock.h>
@@ -243,6 +243,29 @@ TEST(Platform, PowerStates) {
   EXPECT_THAT(
       events(on().mwait(1, 0).fup(0x1100).tip(0x2000).exstop(false)),
       ElementsAre("async branch ip=2000 at=1100", "mwait ip=none payload=1", "exstop ip=none"));
+}
+
+// libipt's tests mwait-pwre-*, ovf-pwre-*, tip_pgd-mwait-*.
+TEST(Platform, APwreWaitsForItsPwrx) {
+  EXPECT_THAT(events(off().mwait(1, 0).pwre(1, 2, false).exstop(false).pwrx(3, 4, 1)),
+              ElementsAre("mwait ip=none payload=1", "exstop ip=none", "pwre small=1 small2=2",
+                          "pwrx small=3 small2=4 flags=100"));
+  EXPECT_THAT(events(on().mwait(1, 0).pwre(1, 2, false).exstop(true).fup(0x1100).pwrx(3, 4, 1)),
+              ElementsAre("mwait ip=1100 payload=1", "exstop ip=1100", "pwre small=1 small2=2",
+                          "pwrx small=3 small2=4 flags=100"));
+  // Or for whatever shows that none comes.
+  const std::string pwre = "pwre small=1 small2=2";
+  EXPECT_THAT(events(on().pwre(1, 2, false).cbr(3).pwre(1, 2, false).mnt(1).tnt("T")),
+              ElementsAre("cbr small=3", pwre, "mnt payload=1", pwre, "tnt T"));
+  EXPECT_THAT(events(on().pwre(1, 2, false).tip(0x2000)), ElementsAre(pwre, "tip ip=2000"));
+  EXPECT_THAT(events(on().pwre(1, 2, false).psb().psbend()), ElementsAre(pwre, kOff));
+  EXPECT_THAT(events(on().pwre(1, 2, false)), ElementsAre(pwre));
+  // Its time is its own.
+  const Outcome timed =
+      decode(off().tsc(1).pwre(1, 2, false).tsc(2).exstop(false).pwrx(3, 4, 1), {}, true);
+  EXPECT_THAT(timed.events, ElementsAre(std::string(kOff) + " no tsc=0 lost=0,0",
+                                        "exstop ip=none tsc=2 lost=0,0", pwre + " tsc=1 lost=0,0",
+                                        "pwrx small=3 small2=4 flags=100 tsc=2 lost=0,0"));
 }
 
 TEST(Platform, Ptwrite) {
