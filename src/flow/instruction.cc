@@ -50,7 +50,7 @@ void set_flow(Instruction& insn, InsnClass cls, unsigned traits) {
   insn.traits = static_cast<uint8_t>(traits);
 }
 
-void decode_group7(uint8_t modrm, const Prefixes& prefixes, Instruction& insn) {
+void decode_group7(uint8_t modrm, Prefixes prefixes, Instruction& insn) {
   switch (modrm) {
     case 0xc1:  // vmcall
       return set_flow(insn, InsnClass::kFarCall, kFarTraits);
@@ -68,8 +68,8 @@ void decode_group7(uint8_t modrm, const Prefixes& prefixes, Instruction& insn) {
 }
 
 // What the tables cannot say. `modrm` is the byte behind the opcode.
-[[gnu::noinline]] void decode_rare(Rare rare, uint8_t modrm, ExecMode mode,
-                                   const Prefixes& prefixes, Instruction& insn) {
+[[gnu::noinline]] void decode_rare(Rare rare, uint8_t modrm, ExecMode mode, Prefixes prefixes,
+                                   Instruction& insn) {
   const unsigned reg = modrm >> 3 & 7;
   switch (rare) {
     case Rare::kNone:
@@ -101,42 +101,64 @@ struct Opcode {
   uint8_t byte;
 };
 
-// Decodes what follows the opcode. Inlined twice: with most prefixes known to be absent, and in
-// general.
-[[gnu::always_inline]] inline void decode_tail(const Opcode& opcode, ExecMode mode,
-                                               const Prefixes& prefixes, Instruction& insn) {
-  const Form form = kForms[opcode.map][opcode.byte];
-  const auto mode_index = static_cast<unsigned>(mode) - static_cast<unsigned>(ExecMode::k16);
-  const bool is_16 = mode != ExecMode::k64 && (mode == ExecMode::k16) != prefixes.address_size;
-  const uint8_t modrm = opcode.next[0];
-  const unsigned reg = modrm >> 3 & 7;
-  const uint8_t parts =
-      (is_16 ? kModrmSizes16 : kModrmSizes32)[modrm | form.modrm_or] & form.modrm_and;
-  const bool sib_adds = (parts & kSibMayAdd) != 0 && (opcode.next[1] & 7) == 5;
-  const unsigned size = (parts & kSizeMask) + (sib_adds ? 4U : 0U);
-  const ImmSizes& sizes = kImmSizes[mode_index][context_of(prefixes.operand_size,
-                                                           prefixes.address_size, prefixes.wide)];
-  const unsigned imm_size = sizes[form.imm] & (0U - (form.imm_regs >> reg & 1U));
-  const Flow flow = kFlows[form.shape][reg];
-  insn.length = static_cast<uint8_t>(opcode.offset + size + imm_size);
+// The bytes of ModRM, SIB and displacement. Arithmetic where a compiler would make branches of it.
+[[gnu::always_inline]] inline unsigned modrm_size(const Form& form, uint8_t size, uint8_t sib) {
+  const unsigned parts = (size & form.modrm_and) | form.modrm_or;
+  const unsigned sib_adds = parts / kSibMayAdd & static_cast<unsigned>((sib & 7) == 5);
+  return (parts & kSizeMask) + 4 * sib_adds;
+}
+
+// Fills `insn` once all sizes are known. `tail` is at the immediate, `offset` into the instruction.
+[[gnu::always_inline]] inline void finish(const Form& form, uint8_t modrm, const uint8_t* tail,
+                                          unsigned offset, unsigned imm_size, ExecMode mode,
+                                          Prefixes prefixes, Instruction& insn) {
+  const Flow flow = kFlows[form.shape][modrm >> 3 & 7];
+  insn.length = static_cast<uint8_t>(offset + imm_size);
   insn.cls = flow.cls;
   insn.traits = flow.traits;
-  insn.relative = signed_if(form.imm == kRel8 || form.imm == kRelZ, opcode.next + size, imm_size);
+  insn.relative = signed_if(form.imm == kRel8 || form.imm == kRelZ, tail, imm_size);
   if (form.rare != Rare::kNone) [[unlikely]]
     decode_rare(form.rare, modrm, mode, prefixes, insn);
 }
 
-// 64-bit mode, no prefix but REX, one-byte map or 0f. False for whatever else there is.
-bool decode_common(const uint8_t* code, Instruction& insn) {
-  const unsigned rex = (code[0] & 0xf0) == 0x40 ? 1 : 0;
-  const uint8_t* p = code + rex;
-  if (kLeads[p[0]] > kEscape) return false;
-  const unsigned map = p[0] == 0x0f ? 1 : 0;
-  const uint8_t rex_byte = code[0] & static_cast<uint8_t>(0U - rex);
+unsigned imm_is_there(const Form& form, uint8_t modrm) {
+  return form.imm_regs >> (modrm >> 3 & 7) & 1U;
+}
+
+// 64-bit mode, no prefix but REX, one-byte map or 0f. False for whatever else there is. The time is
+// that of the chain from one instruction's length to the next one's, so the bytes come from one
+// load and the tables are asked side by side.
+[[gnu::always_inline]] inline bool decode_common(const uint8_t* code, Instruction& insn) {
+  uint64_t bytes = load64(code);
+  const unsigned rex = (bytes & 0xf0) == 0x40 ? 1 : 0;
+  const auto rex_byte = static_cast<uint8_t>(bytes & (0U - rex));
+  bytes >>= 8 * rex;
+  if (kLeads[bytes & 0xff] > kEscape) return false;
+  const unsigned map = (bytes & 0xff) == 0x0f ? 1 : 0;
+  bytes >>= 8 * map;
+  const auto modrm = static_cast<uint8_t>(bytes >> 8);
+  const Form& form = kForms[map][bytes & 0xff];
+  const unsigned offset =
+      rex + map + 1 + modrm_size(form, kModrmSizes32[modrm], static_cast<uint8_t>(bytes >> 16));
   const Prefixes prefixes{.wide = (rex_byte & 8) != 0, .high_reg = (rex_byte & 4) != 0};
-  decode_tail({p + map + 1, rex + map + 1, map == 0 ? kOneByte : kTwoByte, p[map]}, ExecMode::k64,
-              prefixes, insn);
+  const unsigned wide_adds = form.imm_wide_adds & (0U - (rex_byte >> 3 & 1U));
+  const unsigned imm_size = (form.imm_size_64 + wide_adds) & (0U - imm_is_there(form, modrm));
+  finish(form, modrm, code + offset, offset, imm_size, ExecMode::k64, prefixes, insn);
   return insn.length <= kMaxLength;
+}
+
+// Decodes what follows the opcode, whatever the mode and the prefixes.
+void decode_tail(const Opcode& opcode, ExecMode mode, const Prefixes& prefixes, Instruction& insn) {
+  const Form& form = kForms[opcode.map][opcode.byte];
+  const auto mode_index = static_cast<unsigned>(mode) - static_cast<unsigned>(ExecMode::k16);
+  const bool is_16 = mode != ExecMode::k64 && (mode == ExecMode::k16) != prefixes.address_size;
+  const uint8_t modrm = opcode.next[0];
+  const unsigned size =
+      modrm_size(form, (is_16 ? kModrmSizes16 : kModrmSizes32)[modrm], opcode.next[1]);
+  const ImmSizes& sizes = kImmSizes[mode_index][context_of(prefixes.operand_size,
+                                                           prefixes.address_size, prefixes.wide)];
+  const unsigned imm_size = sizes[form.imm] & (0U - imm_is_there(form, modrm));
+  finish(form, modrm, opcode.next + size, opcode.offset + size, imm_size, mode, prefixes, insn);
 }
 
 // Whether the byte at `code`, of the given kind, is no opcode in this mode.
@@ -153,7 +175,7 @@ bool is_prefix(Lead lead, const uint8_t* code, ExecMode mode) {
     case kEvex:
       return mode == ExecMode::k64 || code[1] >= 0xc0;
     case kXop:
-      return (code[1] & 0x1f) >= 8;
+      return (code[1] & 0x1f) - kFirstXopMap < kXopMaps.size();
     default:
       return true;
   }
@@ -171,7 +193,7 @@ Opcode after_three_byte_prefix(const uint8_t* code, unsigned offset, bool is_xop
   add_substitute(code[2] & 3, prefixes);
   MapId id = kNoMap;
   if (!is_xop && map < kVexMaps.size()) id = kVexMaps[map];
-  if (is_xop && map - 8 < kXopMaps.size()) id = kXopMaps[map - 8];
+  if (is_xop) id = kXopMaps[map - kFirstXopMap];
   return {code + 4, offset + 4, id, code[3]};
 }
 
@@ -200,8 +222,9 @@ Opcode after_legacy_prefixes(const uint8_t* code, unsigned offset, uint8_t rex,
   prefixes.wide = (rex & 8) != 0;
   prefixes.high_reg = (rex & 4) != 0;
   if (code[0] != 0x0f) return {code + 1, offset + 1, kOneByte, code[0]};
-  if (code[1] == 0x38) return {code + 3, offset + 3, kModrm, code[2]};
   if (code[1] == 0x3a) return {code + 3, offset + 3, kModrmImm8, code[2]};
+  // 38, and its like without a meaning.
+  if ((code[1] & 0xf8) == 0x38) return {code + 3, offset + 3, kModrm, code[2]};
   return {code + 2, offset + 2, kTwoByte, code[1]};
 }
 

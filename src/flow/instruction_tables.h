@@ -32,6 +32,44 @@ enum Imm : uint8_t {
 };
 constexpr uint8_t kTooLong = 32;
 
+// The sizes of immediates in one mode under given prefixes (see context_of).
+using ImmSizes = std::array<uint8_t, kImmCount>;
+constexpr unsigned context_of(bool operand_size, bool address_size, bool wide) {
+  return static_cast<unsigned>(operand_size) | static_cast<unsigned>(address_size) << 1 |
+         static_cast<unsigned>(wide) << 2;
+}
+
+constexpr ImmSizes make_imm_sizes(ExecMode mode, bool operand_size, bool address_size, bool wide) {
+  const bool is_64 = mode == ExecMode::k64;
+  const bool is_16 = !wide && (mode == ExecMode::k16) != operand_size;
+  const uint8_t z = is_16 ? 2 : 4;
+  const uint8_t near_address = (mode == ExecMode::k16) != address_size ? 2 : 4;
+  ImmSizes s{};
+  s[k8] = s[kRel8] = 1;
+  s[k16] = 2;
+  s[kEnter] = 3;
+  s[k32] = 4;
+  s[kZ] = z;
+  s[kV] = wide ? 8 : z;
+  s[kFar] = static_cast<uint8_t>(z + 2);
+  s[kMoffs] = is_64 ? (address_size ? 4 : 8) : near_address;
+  s[kRelZ] = is_64 ? 4 : z;
+  s[kInvalid] = kTooLong;
+  return s;
+}
+
+// By mode (k16, k32, k64) and context.
+inline constexpr auto kImmSizes = [] {
+  std::array<std::array<ImmSizes, 8>, 3> sizes{};
+  for (unsigned mode = 0; mode < 3; ++mode) {
+    for (unsigned i = 0; i < 8; ++i) {
+      const auto exec_mode = static_cast<ExecMode>(mode + static_cast<unsigned>(ExecMode::k16));
+      sizes[mode][i] = make_imm_sizes(exec_mode, i & 1, i & 2, i & 4);
+    }
+  }
+  return sizes;
+}();
+
 // Forms that need more than the table to tell their class or length.
 enum class Rare : uint8_t {
   kNone,
@@ -86,24 +124,25 @@ constexpr auto kFlows = [] {
 }();
 
 struct Form {
-  uint8_t modrm_and = 0;  // 0xff: has ModRM
-  uint8_t modrm_or = 0;   // 0xc0: ModRM.mod is ignored, the operand is a register
+  uint8_t modrm_and = 0;  // the bits of kModrmSizes that count: all or none
+  uint8_t modrm_or = 0;   // 1: there is a ModRM, but its mod is ignored
   Imm imm = kNo;
   uint8_t imm_regs = 0xff;  // the values of ModRM.reg that have the immediate
   Shape shape = kPlain;
   Rare rare = Rare::kNone;
+  // The size of the immediate in 64-bit mode without prefixes, and what REX.W adds.
+  uint8_t imm_size_64 = 0;
+  uint8_t imm_wide_adds = 0;
 };
 using Forms = std::array<Form, 256>;
 
 constexpr Form plain(Imm imm = kNo, Shape shape = kPlain, Rare rare = Rare::kNone) {
   return {.imm = imm, .shape = shape, .rare = rare};
 }
-constexpr Form modrm(Imm imm = kNo, uint8_t imm_regs = 0xff, Rare rare = Rare::kNone) {
-  return {.modrm_and = 0xff, .imm = imm, .imm_regs = imm_regs, .rare = rare};
+constexpr Form modrm(Imm imm = kNo, uint8_t imm_regs = 0xff) {
+  return {.modrm_and = 0xff, .imm = imm, .imm_regs = imm_regs};
 }
-constexpr Form modrm_register(Rare rare = Rare::kNone) {
-  return {.modrm_and = 0xff, .modrm_or = 0xc0, .rare = rare};
-}
+constexpr Form modrm_register() { return {.modrm_or = 1}; }
 
 constexpr void fill(Forms& forms, unsigned first, unsigned last, Form form) {
   for (unsigned i = first; i <= last; ++i) forms[i] = form;
@@ -186,7 +225,6 @@ constexpr void add_without_modrm(Forms& f) {
   fill(f, 0x24, 0x27, plain());
   fill(f, 0x30, 0x3f, plain());
   f[0x77] = plain();
-  fill(f, 0x7a, 0x7b, plain());
   fill(f, 0x80, 0x8f, plain());
   fill(f, 0xa0, 0xa2, plain());
   fill(f, 0xa6, 0xa7, modrm_register());
@@ -211,7 +249,7 @@ constexpr Forms make_two_byte() {
   f[0x22].rare = Rare::kMoveToCr;
   f[0x34] = plain(kNo, kIntShape);
   f[0x35] = plain(kNo, kIretShape);
-  fill(f, 0x38, 0x3f, plain(kInvalid));  // maps of their own
+  fill(f, 0x38, 0x3f, plain(kInvalid));  // three bytes
   f[0x78].rare = Rare::kVmread;
   fill(f, 0x80, 0x8f, plain(kRelZ, kCondJumpShape));
   f[0xa4] = modrm(k8);
@@ -226,6 +264,7 @@ constexpr Forms make_vex_0f() {
   Forms f = all(modrm());
   add_without_modrm(f);
   f[0x0f] = plain();
+  fill(f, 0x7a, 0x7b, plain());
   add_vector_immediates(f);
   return f;
 }
@@ -258,54 +297,28 @@ enum MapId : uint8_t {
   kMapCount
 };
 
-inline constexpr std::array<Forms, kMapCount> kForms = {
-    make_one_byte(), make_two_byte(), make_vex_0f(),   make_evex_0f(),      make_evex_4(),
-    all(modrm()),    all(modrm(k8)),  all(modrm(k32)), all(plain(kInvalid))};
+inline constexpr auto kForms = [] {
+  std::array<Forms, kMapCount> maps = {make_one_byte(), make_two_byte(), make_vex_0f(),
+                                       make_evex_0f(),  make_evex_4(),   all(modrm()),
+                                       all(modrm(k8)),  all(modrm(k32)), all(plain(kInvalid))};
+  constexpr ImmSizes kSizes = make_imm_sizes(ExecMode::k64, false, false, false);
+  constexpr ImmSizes kWide = make_imm_sizes(ExecMode::k64, false, false, true);
+  for (Forms& forms : maps) {
+    for (Form& form : forms) {
+      form.imm_size_64 = kSizes[form.imm];
+      form.imm_wide_adds = static_cast<uint8_t>(kWide[form.imm] - kSizes[form.imm]);
+    }
+  }
+  return maps;
+}();
 
 // Which table serves map N of a prefix. No map beyond those: VEX can number 32, EVEX 8.
 inline constexpr std::array<MapId, 8> kVexMaps = {kNoMap, kVex0f, kModrm, kModrmImm8,
                                                   kModrm, kModrm, kModrm, kModrmImm32};
 inline constexpr std::array<MapId, 8> kEvexMaps = {kNoMap, kEvex0f, kModrm, kModrmImm8,
                                                    kEvex4, kModrm,  kModrm, kModrmImm32};
-inline constexpr std::array<MapId, 3> kXopMaps = {kModrmImm8, kModrm, kModrmImm32};  // 8, 9, 10
-
-// The sizes of immediates in one mode under given prefixes (see context_of).
-using ImmSizes = std::array<uint8_t, kImmCount>;
-constexpr unsigned context_of(bool operand_size, bool address_size, bool wide) {
-  return static_cast<unsigned>(operand_size) | static_cast<unsigned>(address_size) << 1 |
-         static_cast<unsigned>(wide) << 2;
-}
-
-constexpr ImmSizes make_imm_sizes(ExecMode mode, bool operand_size, bool address_size, bool wide) {
-  const bool is_64 = mode == ExecMode::k64;
-  const bool is_16 = !wide && (mode == ExecMode::k16) != operand_size;
-  const uint8_t z = is_16 ? 2 : 4;
-  const uint8_t near_address = (mode == ExecMode::k16) != address_size ? 2 : 4;
-  ImmSizes s{};
-  s[k8] = s[kRel8] = 1;
-  s[k16] = 2;
-  s[kEnter] = 3;
-  s[k32] = 4;
-  s[kZ] = z;
-  s[kV] = wide ? 8 : z;
-  s[kFar] = static_cast<uint8_t>(z + 2);
-  s[kMoffs] = is_64 ? (address_size ? 4 : 8) : near_address;
-  s[kRelZ] = is_64 ? 4 : z;
-  s[kInvalid] = kTooLong;
-  return s;
-}
-
-// By mode (k16, k32, k64) and context.
-inline constexpr auto kImmSizes = [] {
-  std::array<std::array<ImmSizes, 8>, 3> sizes{};
-  for (unsigned mode = 0; mode < 3; ++mode) {
-    for (unsigned i = 0; i < 8; ++i) {
-      const auto exec_mode = static_cast<ExecMode>(mode + static_cast<unsigned>(ExecMode::k16));
-      sizes[mode][i] = make_imm_sizes(exec_mode, i & 1, i & 2, i & 4);
-    }
-  }
-  return sizes;
-}();
+constexpr unsigned kFirstXopMap = 8;
+inline constexpr std::array<MapId, 3> kXopMaps = {kModrmImm8, kModrm, kModrmImm32};
 
 // The bytes of ModRM, SIB and displacement by ModRM; of those with kSibMayAdd the SIB.base 5 adds
 // four.
@@ -344,7 +357,7 @@ enum Lead : uint8_t {
   kVex2,  // the following are prefixes in other modes if ModRM.mod is 3
   kVex3,
   kEvex,
-  kXop,  // a prefix in every mode if its map number is 8 at least: pop has ModRM.reg 0
+  kXop,  // a prefix in every mode, for three maps: pop has ModRM.reg 0
   kOperandSize,
   kAddressSize,
   kRepeatNe,

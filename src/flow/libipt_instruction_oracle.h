@@ -82,7 +82,7 @@ class LibiptInstructionOracle {
   static int read(uint8_t* buffer, size_t size, const pt_asid*, uint64_t ip, void* context) {
     const auto& self = *static_cast<LibiptInstructionOracle*>(context);
     if (ip != kStart) {
-      if (ip - kStart < self.bytes_.size()) return -pte_nomap;  // the rest of it, or a jump into it
+      if (ip - kStart < pt_max_insn_size) return -pte_nomap;  // it is asked for more of it
       std::memset(buffer, 0x90, size);
       return static_cast<int>(size);
     }
