@@ -144,7 +144,7 @@ TEST(Skd010, DoesNotApply) {
               ElementsAre("overflow ip=none", "paging payload=a000", "enabled ip=2000", kEnd));
   EXPECT_THAT(run(on().ovf().psb().psbend(), kSkd010),
               ElementsAre("overflow ip=none", "disabled ip=none status", kEnd));
-  EXPECT_THAT(run(on().ovf().mode_tsx(0).mode_tsx(1), kSkd010),
+  EXPECT_THAT(run(on().ovf().mode_tsx(0).mode_tsx(1).fup(0x2000), kSkd010),
               ElementsAre("overflow ip=none", "tsx ip=none", "tsx ip=none flags=100", kEnd));
   EXPECT_THAT(run(on().ovf().ptw(1, true).fup(0x2000), kSkd010),
               ElementsAre("overflow ip=none", "ptwrite ip=2000 payload=1 small=8", kEnd));
