@@ -67,6 +67,12 @@ class EventDecoder {
     return enabled_ && pending_.empty() && !bound_ && !stale_event_ && !in_block_ &&
            packet_.kind != pt::PacketKind::kInvalid;
   }
+  // Takes leave of a packet that has given all its events, which next() would do first.
+  void settle() {
+    if (!bound_ || !pending_.empty()) return;
+    bound_ = false;
+    fetch();
+  }
   [[nodiscard]] uint64_t last_ip() const { return ip_.base(); }
   void skip_to(size_t offset, uint64_t last_ip);
   pt::TraceClock& clock() { return clock_; }

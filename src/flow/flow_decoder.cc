@@ -159,6 +159,7 @@ void FlowDecoder::consume() {
   has_tsc_ = event_.has_tsc;
   tsc_ = event_.tsc;
   set_anchor(event_);
+  events_.settle();
 }
 
 // A TRIG packet counts instructions from the newest packet that told a place.

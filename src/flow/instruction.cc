@@ -47,7 +47,7 @@ int64_t signed_if(bool is_wanted, const uint8_t* p, unsigned size) {
 
 void set_flow(Instruction& insn, InsnClass cls, unsigned traits) {
   insn.cls = cls;
-  insn.traits = static_cast<uint8_t>(traits);
+  insn.traits = static_cast<uint16_t>(traits);
 }
 
 void decode_group7(uint8_t modrm, Prefixes prefixes, Instruction& insn) {

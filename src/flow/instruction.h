@@ -31,7 +31,7 @@ enum class InsnClass : uint8_t {
 };
 
 // What more the flow decoder asks about an instruction.
-enum InsnTrait : uint8_t {
+enum InsnTrait : uint16_t {
   kChangesCr3 = 1,   // mov to cr3
   kChangesCpl = 2,   // int*, iret, syscall, sysret, sysenter, sysexit
   kBindsToPip = 4,   // far branches, mov to cr3
@@ -40,12 +40,13 @@ enum InsnTrait : uint8_t {
   kIsJmpabs = 32,    // `relative` is the absolute target
   kIsIret = 64,      // iret, sysret, sysexit, erets, eretu: what a CFE of type iret binds to
   kIsUiret = 128,
+  kIsSyscall = 256,  // int n, syscall, sysenter
 };
 
 struct Instruction {
   uint8_t length = 0;  // bytes, 1..15
   InsnClass cls = InsnClass::kOther;
-  uint8_t traits = 0;    // InsnTrait bits
+  uint16_t traits = 0;   // InsnTrait bits
   int64_t relative = 0;  // kCall, kJump, kCondJump: the displacement; kIsJmpabs: the target
 
   // Whether only a packet tells what comes next.

@@ -84,7 +84,7 @@ enum class Rare : uint8_t {
 // What the flow knows of an instruction; by ModRM.reg, for ff.
 struct Flow {
   InsnClass cls = InsnClass::kOther;
-  uint8_t traits = 0;
+  uint16_t traits = 0;
 };
 
 enum Shape : uint8_t {
@@ -96,13 +96,14 @@ enum Shape : uint8_t {
   kFarReturnShape,
   kIretShape,  // iret, sysret, sysexit
   kFarCallShape,
-  kIntShape,  // int*, syscall, sysenter
+  kTrapShape,     // int1, int3, into
+  kSyscallShape,  // int n, syscall, sysenter
   kFarJumpShape,
   kGroup5Shape,  // ff
   kShapeCount
 };
 
-constexpr uint8_t kFarTraits = kBindsToPip | kBindsToVmcs;
+constexpr uint16_t kFarTraits = kBindsToPip | kBindsToVmcs;
 
 constexpr auto kFlows = [] {
   using enum InsnClass;
@@ -114,7 +115,8 @@ constexpr auto kFlows = [] {
   flows[kFarReturnShape].fill({kFarReturn, kFarTraits});
   flows[kIretShape].fill({kFarReturn, kFarTraits | kChangesCpl | kIsIret});
   flows[kFarCallShape].fill({kFarCall, kFarTraits});
-  flows[kIntShape].fill({kFarCall, kFarTraits | kChangesCpl});
+  flows[kTrapShape].fill({kFarCall, kFarTraits | kChangesCpl});
+  flows[kSyscallShape].fill({kFarCall, kFarTraits | kChangesCpl | kIsSyscall});
   flows[kFarJumpShape].fill({kFarJump, kFarTraits});
   flows[kGroup5Shape][2] = {kCallIndirect};
   flows[kGroup5Shape][3] = {kFarCall, kFarTraits};
@@ -166,16 +168,16 @@ constexpr void add_branches(Forms& f) {
   f[0xc3] = plain(kNo, kReturnShape);
   f[0xca] = plain(k16, kFarReturnShape);
   f[0xcb] = plain(kNo, kFarReturnShape);
-  f[0xcc] = plain(kNo, kIntShape);
-  f[0xcd] = plain(k8, kIntShape);
-  f[0xce] = plain(kNo, kIntShape, Rare::kNotIn64);
+  f[0xcc] = plain(kNo, kTrapShape);
+  f[0xcd] = plain(k8, kSyscallShape);
+  f[0xce] = plain(kNo, kTrapShape, Rare::kNotIn64);
   f[0xcf] = plain(kNo, kIretShape);
   fill(f, 0xe0, 0xe3, plain(kRel8, kCondJumpShape));
   f[0xe8] = plain(kRelZ, kCallShape);
   f[0xe9] = plain(kRelZ, kJumpShape);
   f[0xea] = plain(kFar, kFarJumpShape, Rare::kNotIn64);
   f[0xeb] = plain(kRel8, kJumpShape);
-  f[0xf1] = plain(kNo, kIntShape);
+  f[0xf1] = plain(kNo, kTrapShape);
   f[0xff] = modrm();
   f[0xff].shape = kGroup5Shape;
 }
@@ -243,11 +245,11 @@ constexpr Forms make_two_byte() {
   add_without_modrm(f);
   add_vector_immediates(f);
   f[0x01].rare = Rare::kGroup7;
-  f[0x05] = plain(kNo, kIntShape);
+  f[0x05] = plain(kNo, kSyscallShape);
   f[0x07] = plain(kNo, kIretShape);
   f[0x0f] = modrm(k8);  // 3DNow!
   f[0x22].rare = Rare::kMoveToCr;
-  f[0x34] = plain(kNo, kIntShape);
+  f[0x34] = plain(kNo, kSyscallShape);
   f[0x35] = plain(kNo, kIretShape);
   fill(f, 0x38, 0x3f, plain(kInvalid));  // three bytes
   f[0x78].rare = Rare::kVmread;
