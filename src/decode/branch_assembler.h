@@ -130,6 +130,15 @@ class BranchAssembler {
     running_ = false;
   }
 
+  // The trace is the rest of a longer one, in which tracing goes on at `ip`: no branch leads there.
+  void continue_at(uint64_t ip) {
+    running_ = true;
+    last_ip_ = ip;
+    if (!summary_.first_ip) summary_.first_ip = ip;
+  }
+  // A hole that the end of the trace left open.
+  [[nodiscard]] const std::optional<Gap>& open_gap() const { return gap_; }
+
   // The trace is at its end.
   void end() {
     if (!running_) return;

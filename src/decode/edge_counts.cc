@@ -6,6 +6,11 @@
 
 namespace auxtrail::decode {
 
+void EdgeProfile::add(const EdgeProfile& other) {
+  for (const auto& [ends, edge] : other.edges_) add(edge.branch, edge.count);
+  for (const auto& [ip, count] : other.untaken_) add_untaken(ip, count);
+}
+
 std::vector<EdgeProfile::Edge> EdgeProfile::edges() const {
   std::vector<Edge> sorted;
   sorted.reserve(edges_.size());

@@ -35,6 +35,7 @@ class EdgeProfile : public FlowConsumer {
     edge.branch = branch;
     edge.count += count;
   }
+  void add(const EdgeProfile& other);
   void add_untaken(uint64_t ip, uint64_t count) {
     if (count != 0) untaken_[ip] += count;
   }

@@ -64,10 +64,7 @@ class NativeDecoder::Workers {
     for (auto& [program, worker] : workers_) {
       if (worker.edges) worker.edges->flush_edges(profile);
     }
-    for (const EdgeProfile::Edge& edge : retired_.edges()) profile.add(edge.branch, edge.count);
-    for (const EdgeProfile::Untaken& branch : retired_.untaken()) {
-      profile.add_untaken(branch.ip, branch.count);
-    }
+    profile.add(retired_);
     retired_ = {};
   }
 
@@ -133,12 +130,21 @@ NativeDecoder::~NativeDecoder() = default;
 
 DecodeSummary NativeDecoder::decode(const image::CodeMap& code, std::span<const std::byte> trace,
                                     FlowConsumer& consumer) {
+  PieceEnd end;
+  return decode_piece(code, trace, {}, consumer, end);
+}
+
+DecodeSummary NativeDecoder::decode_piece(const image::CodeMap& code,
+                                          std::span<const std::byte> trace,
+                                          const NativeFlow::Piece& piece, FlowConsumer& consumer,
+                                          PieceEnd& end) {
   if (trace.empty()) return {};
   Workers::View view(*workers_, delivery_for(consumer));
   FixedCode fixed(code);
-  NativeFlow flow(config_, trace, view, fixed, consumer);
+  NativeFlow flow(config_, trace, view, fixed, consumer, piece);
   while (flow.step()) {
   }
+  end = {flow.tracing(), flow.open_gap()};
   return flow.summary();
 }
 
@@ -152,10 +158,17 @@ std::unique_ptr<TraceStream> NativeDecoder::open(std::vector<std::span<const std
 
 DecodeSummary NativeDecoder::count_edges(const image::CodeMap& code,
                                          std::span<const std::byte> trace, EdgeProfile& profile) {
+  return count_edges_of_piece(code, trace, {}, profile);
+}
+
+DecodeSummary NativeDecoder::count_edges_of_piece(const image::CodeMap& code,
+                                                  std::span<const std::byte> trace,
+                                                  const NativeFlow::Piece& piece,
+                                                  EdgeProfile& profile) {
   if (trace.empty()) return {};
   Workers::View view(*workers_, Delivery::kEdges);
   FixedCode fixed(code);
-  NativeFlow flow(config_, trace, view, fixed, profile);
+  NativeFlow flow(config_, trace, view, fixed, profile, piece);
   while (flow.step()) {
   }
   return flow.summary();

@@ -6,9 +6,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "decode/branch_decoder.h"
 #include "decode/edge_counts.h"
+#include "decode/native_flow.h"
 #include "decode/program_code.h"
 #include "pt/trace_config.h"
 
@@ -36,6 +40,16 @@ class NativeDecoder : public BranchDecoder {
   DecodeSummary count_edges(const image::CodeMap& code, std::span<const std::byte> trace,
                             EdgeProfile& profile);
   void flush_edges(EdgeProfile& profile);
+
+  // The same for a piece of a longer trace (psb_border.h). `end`: how it ended.
+  struct PieceEnd {
+    bool tracing = false;
+    std::optional<Gap> gap;  // that is open
+  };
+  DecodeSummary decode_piece(const image::CodeMap& code, std::span<const std::byte> trace,
+                             const NativeFlow::Piece& piece, FlowConsumer& consumer, PieceEnd& end);
+  DecodeSummary count_edges_of_piece(const image::CodeMap& code, std::span<const std::byte> trace,
+                                     const NativeFlow::Piece& piece, EdgeProfile& profile);
 
  private:
   class Workers;

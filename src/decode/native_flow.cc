@@ -97,9 +97,11 @@ uint8_t mode_bits_of(flow::ExecMode mode) {
 }  // namespace
 
 NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte> trace,
-                       FlowPrograms& programs, FlowCode& code, FlowConsumer& consumer)
+                       FlowPrograms& programs, FlowCode& code, FlowConsumer& consumer,
+                       const Piece& piece)
     : config_(config),
       trace_(trace),
+      piece_(piece),
       programs_(programs),
       code_(code),
       consumer_(consumer),
@@ -111,7 +113,7 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
   if (code.changes()) walk_options_.clock = &flow_->events().clock();
-  if (program_.walker != nullptr) program_.walker->begin(consumer, base_offset_);
+  if (program_.walker != nullptr) program_.walker->begin(consumer, piece_.offset);
 }
 
 void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
@@ -119,12 +121,12 @@ void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
   assembler_.summary().ends_open = false;
   assembler_.summary().bytes += trace.size();
   trace_ = trace;
-  base_offset_ = offset;
+  piece_.offset = offset;
   flow_.emplace(config_, trace_, *program_.memory);
   flow_->return_stack() = stack;
   if (walk_options_.clock != nullptr) walk_options_.clock = &flow_->events().clock();
   futile_offset_ = std::numeric_limits<size_t>::max();
-  if (program_.walker != nullptr) program_.walker->begin(consumer_, base_offset_);
+  if (program_.walker != nullptr) program_.walker->begin(consumer_, piece_.offset);
 }
 
 bool NativeFlow::step() {
@@ -144,7 +146,12 @@ bool NativeFlow::step() {
     case flow::FlowItemKind::kEnd:
       break;
   }
-  if (flow_->tracing()) assembler_.end();
+  if (!flow_->tracing()) return false;
+  if (piece_.goes_on) {
+    assembler_.resolve(flow_->ip());
+  } else {
+    assembler_.end();
+  }
   return false;
 }
 
@@ -163,6 +170,7 @@ bool NativeFlow::walk() {
   const auto opcode = std::to_integer<uint8_t>(trace_[state.offset]);
   if (kPacketClasses[opcode] == PacketClass::kOther) return false;
   state.last_ip = flow_->events().last_ip();
+  take_up(state.ip);
   assembler_.ensure_running(state.ip);
   assembler_.resolve(state.ip);
   state.executed_ip = assembler_.last_ip();
@@ -190,6 +198,7 @@ bool NativeFlow::walk() {
 }
 
 void NativeFlow::on_block(const flow::FlowBlock& block) {
+  take_up(block.first_ip);
   std::optional<BranchAssembler::Ending> ending;
   const auto kind = kind_of(*program_.memory, block);
   if (kind) {
@@ -199,25 +208,34 @@ void NativeFlow::on_block(const flow::FlowBlock& block) {
   assembler_.on_block({block.first_ip, block.last_ip, block.instructions}, ending);
 }
 
+// The first address of a piece whose flow began before it.
+void NativeFlow::take_up(uint64_t ip) {
+  if (piece_.continues) assembler_.continue_at(ip);
+  piece_.continues = false;
+}
+
 void NativeFlow::on_event(const flow::FlowItem& item) {
   using flow::EventKind;
   const flow::Event& event = item.event;
   const uint64_t ip = event.ip_suppressed ? 0 : event.ip;
   switch (event.kind) {
     case EventKind::kEnabled:
+      if (event.status_update) take_up(event.ip);
       if (!event.status_update || !assembler_.running()) assembler_.begin(event.ip);
       break;
     case EventKind::kDisabled:
-      if (!event.status_update) assembler_.leave(ip, item.offset + base_offset_);
+      if (!event.status_update) assembler_.leave(ip, item.offset + piece_.offset);
       break;
     case EventKind::kAsyncDisabled:
-      assembler_.stop_at(event.at, item.offset + base_offset_);
+      take_up(event.at);
+      assembler_.stop_at(event.at, item.offset + piece_.offset);
       break;
     case EventKind::kAsyncBranch:
+      take_up(event.at);
       assembler_.interrupt(event.at, ip);
       break;
     case EventKind::kOverflow:
-      assembler_.overflow(ip, item.offset + base_offset_);
+      assembler_.overflow(ip, item.offset + piece_.offset);
       break;
     default:
       break;
@@ -233,8 +251,8 @@ void NativeFlow::on_error(const flow::FlowItem& item) {
   }
   // The address that the flow went to is known even if no code is.
   if (lacks_code && item.ip != 0) assembler_.on_unknown_code(item.ip);
-  assembler_.add_error(cause_of(item.error), item.offset + base_offset_);
-  if (item.lost_sync) assembler_.skip_to(item.offset + base_offset_);
+  assembler_.add_error(cause_of(item.error), item.offset + piece_.offset);
+  if (item.lost_sync) assembler_.skip_to(item.offset + piece_.offset);
 }
 
 void NativeFlow::show(const image::CodeMap& code) {
@@ -243,7 +261,7 @@ void NativeFlow::show(const image::CodeMap& code) {
   program_ = program;
   flow_->set_code(*program_.memory);
   flow_->return_stack().forget_hints();  // they are another graph's
-  if (program_.walker != nullptr) program_.walker->begin(consumer_, base_offset_);
+  if (program_.walker != nullptr) program_.walker->begin(consumer_, piece_.offset);
 }
 
 // The code as it was when the flow came here.

@@ -33,9 +33,19 @@ class FlowPrograms {
 
 class NativeFlow {
  public:
+  // What lies around the trace, if it is a piece of a longer one (psb_border.h).
+  struct Piece {
+    uint64_t offset = 0;     // in the longer one
+    bool continues = false;  // it begins with a PSB+ at which tracing is on
+    bool goes_on = false;    // it ends behind such a PSB+
+  };
+
   // All that is passed by reference must outlive the flow.
   NativeFlow(const pt::TraceConfig& config, std::span<const std::byte> trace,
-             FlowPrograms& programs, FlowCode& code, FlowConsumer& consumer);
+             FlowPrograms& programs, FlowCode& code, FlowConsumer& consumer, const Piece& piece);
+  NativeFlow(const pt::TraceConfig& config, std::span<const std::byte> trace,
+             FlowPrograms& programs, FlowCode& code, FlowConsumer& consumer)
+      : NativeFlow(config, trace, programs, code, consumer, {}) {}
 
   // One item, or one walk. False at the end of the trace.
   bool step();
@@ -48,13 +58,16 @@ class NativeFlow {
   // When the flow was where it is now, in the trace's own time; nothing without TSC packets.
   [[nodiscard]] std::optional<uint64_t> now() const;
 
-  [[nodiscard]] size_t offset() const { return flow_->offset(); }
+  // Whether tracing was on at the end, and if not, the hole that it left.
+  [[nodiscard]] bool tracing() const { return assembler_.running(); }
+  [[nodiscard]] const std::optional<Gap>& open_gap() const { return assembler_.open_gap(); }
 
   // The counters of all steps so far.
   [[nodiscard]] const DecodeSummary& summary() const { return assembler_.summary(); }
 
  private:
   bool walk();
+  void take_up(uint64_t ip);
   void on_block(const flow::FlowBlock& block);
   void on_event(const flow::FlowItem& item);
   void on_error(const flow::FlowItem& item);
@@ -64,7 +77,7 @@ class NativeFlow {
 
   pt::TraceConfig config_;
   std::span<const std::byte> trace_;
-  uint64_t base_offset_ = 0;
+  Piece piece_;
   FlowPrograms& programs_;
   FlowCode& code_;
   FlowConsumer& consumer_;

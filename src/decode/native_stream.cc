@@ -4,52 +4,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "decode/psb_border.h"
 #include "pt/packet_reader.h"
+#include "pt/psb_search.h"
 
 namespace auxtrail::decode {
 namespace {
 
 // A walk counts as one, however far it went.
 constexpr unsigned kStepsPerRun = 256;
-constexpr size_t kPsbBytes = 16;
-
-// Whether a packet of this kind leaves the flow where it is.
-bool is_quiet(pt::PacketKind kind) {
-  switch (kind) {
-    case pt::PacketKind::kPad:
-    case pt::PacketKind::kModeExec:
-    case pt::PacketKind::kModeTsx:
-    case pt::PacketKind::kPip:
-    case pt::PacketKind::kVmcs:
-    case pt::PacketKind::kCbr:
-    case pt::PacketKind::kTsc:
-    case pt::PacketKind::kTma:
-    case pt::PacketKind::kMtc:
-    case pt::PacketKind::kCyc:
-    case pt::PacketKind::kMnt:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Where the PSB+ that begins at `psb` ends; nothing if it is not whole, or if what it means is
-// decided by what follows (erratum BDM70: a TIP.PGE).
-std::optional<size_t> end_of_psb(std::span<const std::byte> trace, size_t psb) {
-  pt::PacketReader reader(trace);
-  reader.seek(psb);
-  pt::Packet packet;
-  std::optional<size_t> end;
-  if (reader.next(packet) != pt::ReadStatus::kPacket) return std::nullopt;
-  while (reader.next(packet) == pt::ReadStatus::kPacket) {
-    if (!end && packet.kind == pt::PacketKind::kPsbEnd) {
-      end = reader.offset();
-    } else if (!is_quiet(packet.kind) && (end || packet.kind != pt::PacketKind::kFup)) {
-      return packet.kind == pt::PacketKind::kTipPge ? std::nullopt : end;
-    }
-  }
-  return std::nullopt;
-}
+using pt::kPsbBytes;
 
 }  // namespace
 
@@ -106,9 +70,9 @@ bool NativeStream::find_border() {
   reader.seek(std::min(kPsbBytes, window_.size()));
   while (reader.sync_forward()) {
     const size_t psb = reader.offset();
-    if (const auto end = end_of_psb(window_, psb)) {
+    if (const auto border = border_at(window_, psb)) {
       last_psb_ = psb;
-      end_of_last_psb_ = *end;
+      end_of_last_psb_ = border->end;
     }
     reader.seek(psb + kPsbBytes);
   }
