@@ -10,6 +10,10 @@
 //   FlowItem item;
 //   for (auto kind = flow.next(item); kind != FlowItemKind::kEnd; kind = flow.next(item)) ...
 //
+// It differs from libipt on purpose in this: endless loops are errors; an error tells the address
+// where the flow stands, also before the first block; an event that cannot be is dropped after its
+// error; a PSB that was read ahead when an error came is not lost.
+//
 // Bad packets and missing code come as kError items; decoding then goes on by itself: at the next
 // event that tells an address, or at the next PSB. Every call ends, whatever the bytes.
 // Thread safety: none. `code` may be shared between decoders.
