@@ -25,6 +25,12 @@ void FlowDecoder::set_code(const CodeMemory& code) {
   section_ = nullptr;
 }
 
+void FlowDecoder::begin_at(size_t offset) {
+  begin_at_ = offset;
+  sync_error_offset_ = 0;
+  phase_ = Phase::kSync;
+}
+
 bool FlowDecoder::time(uint64_t& tsc) const {
   tsc = tsc_;
   return has_tsc_;
@@ -111,7 +117,10 @@ void FlowDecoder::reset() {
 // Begins at the next PSB. `done`: there is an item to deliver.
 FlowItemKind FlowDecoder::synchronize(FlowItem& item, bool& done) {
   reset();
-  Status status = events_.sync_forward();
+  Status status = Status::kNoSync;
+  if (begin_at_) status = events_.sync_set(*begin_at_);
+  if (!begin_at_ || status == Status::kNoSync) status = events_.sync_forward();
+  begin_at_.reset();
   if (status == Status::kEndOfTrace) {
     phase_ = Phase::kEnd;
     return FlowItemKind::kEnd;

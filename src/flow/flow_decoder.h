@@ -10,6 +10,10 @@
 //   FlowItem item;
 //   for (auto kind = flow.next(item); kind != FlowItemKind::kEnd; kind = flow.next(item)) ...
 //
+// It differs from libipt on purpose in this: endless loops are errors; an error tells the address
+// where the flow stands, also before the first block; an event that cannot be is dropped after its
+// error.
+//
 // Bad packets and missing code come as kError items; decoding then goes on by itself: at the next
 // event that tells an address, or at the next PSB. Every call ends, whatever the bytes.
 // Thread safety: none. `code` may be shared between decoders.
@@ -17,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "flow/code_memory.h"
@@ -69,6 +74,10 @@ class FlowDecoder {
               const CodeMemory& code);
 
   FlowItemKind next(FlowItem& item);
+
+  // The next item is the first one from the PSB at `offset` on, as if the trace began there (it
+  // need not be ahead).
+  void begin_at(size_t offset);
 
   // From now on the flow runs over other code; also to be called when `code` was added to.
   void set_code(const CodeMemory& code);
@@ -209,6 +218,7 @@ class FlowDecoder {
   bool resynced_at_held_ = false;  // the event that is held was the last resync's
   Status failure_ = Status::kOk;
   size_t sync_error_offset_ = 0;
+  std::optional<size_t> begin_at_;
   uint64_t blocks_without_event_ = 0;
 
   // The event that decides how far the flow goes; read only when that is asked.

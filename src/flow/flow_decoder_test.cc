@@ -118,6 +118,25 @@ TEST(FlowDecoder, SharesTheReturnStack) {
   EXPECT_THAT(lines(flow), ElementsAre("1002+1", "1004+1", "disabled"));
 }
 
+TEST(FlowDecoder, BeginsAtAnyPsb) {
+  const Code code(kLoop);
+  auto packets = start(kBase).tnt("N");
+  const size_t second = packets.size();
+  packets.psb().fup(0x1002).mode_exec(k64Bit).psbend().tnt("N").fup(0x1002).pgd_no_ip();
+  FlowDecoder flow({}, packets.bytes(), code.memory);
+  const std::vector<std::string> from_second = {"1002+2", "1000+1", "disabled"};
+  flow.begin_at(second);
+  EXPECT_EQ(lines(flow), from_second);
+  flow.begin_at(0);
+  EXPECT_THAT(lines(flow), ElementsAre("1000+1", "1002+2", "1000+1", "disabled"));
+  flow.begin_at(second);
+  EXPECT_EQ(lines(flow), from_second) << "also after the end";
+  flow.begin_at(second - 1);
+  EXPECT_EQ(lines(flow), from_second) << "the next one, where there is none";
+  flow.begin_at(packets.size());
+  EXPECT_THAT(lines(flow), ElementsAre());
+}
+
 TEST(FlowDecoder, MissingCodeMayComeLate) {
   const Code code({0x90, 0xff, 0xe0});  // nop, jmp rax
   auto packets = start(kBase).tip(0x2000).fup(0x2001).pgd_no_ip();

@@ -237,7 +237,7 @@ class RealTraces : public testing::TestWithParam<const char*> {
     const auto [our, their] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
     if (our == ours.end() && their == theirs.end()) return;
     // After an error libipt goes on at the next PSB that its packet layer has not read yet, and
-    // loses the ones that wait in its event queue.
+    // libipt 2.0 reads further ahead.
     const bool has_errors = std::find(ours.begin(), our, kNoMapLine) != our;
     if (has_errors && is_subsequence(theirs, ours)) return;
     ADD_FAILURE() << "line " << our - ours.begin() << " of " << theirs.size() << ": ours "
