@@ -50,14 +50,14 @@ std::optional<Expected> expected_of(const ZydisDecodedInstruction& insn,
 }
 
 struct Mode {
-  CodeMode ours;
+  flow::ExecMode ours;
   ZydisMachineMode theirs;
   ZydisStackWidth stack;
 };
 constexpr std::array kModes = {
-    Mode{CodeMode::k16, ZYDIS_MACHINE_MODE_LEGACY_16, ZYDIS_STACK_WIDTH_16},
-    Mode{CodeMode::k32, ZYDIS_MACHINE_MODE_LEGACY_32, ZYDIS_STACK_WIDTH_32},
-    Mode{CodeMode::k64, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64}};
+    Mode{flow::ExecMode::k16, ZYDIS_MACHINE_MODE_LEGACY_16, ZYDIS_STACK_WIDTH_16},
+    Mode{flow::ExecMode::k32, ZYDIS_MACHINE_MODE_LEGACY_32, ZYDIS_STACK_WIDTH_32},
+    Mode{flow::ExecMode::k64, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64}};
 
 TEST(BranchInsnTest, AgreesWithZydisOnRandomInstructions) {
   std::mt19937 random(11);
@@ -84,9 +84,9 @@ TEST(BranchInsnTest, AgreesWithZydisOnRandomInstructions) {
       const auto text =
           fmt::format("{:02x} mode {}", fmt::join(bytes, " "), static_cast<int>(mode.ours));
       ASSERT_TRUE(ours.has_value()) << text;
+      ASSERT_EQ(ours->length, insn.length) << text;
       ASSERT_EQ(static_cast<int>(ours->kind), static_cast<int>(expected->kind)) << text;
       if (expected->is_relative) {
-        ASSERT_EQ(ours->length, insn.length) << text;
         ASSERT_EQ(ours->relative, expected->relative) << text;
         // Cut short, it is nothing.
         ASSERT_FALSE(classify_branch(std::span(bytes).first(insn.length - 1U), mode.ours)) << text;
@@ -99,15 +99,15 @@ TEST(BranchInsnTest, AgreesWithZydisOnRandomInstructions) {
 
 TEST(BranchInsnTest, SystemCallsAndTraps) {
   const auto kind = [](std::initializer_list<uint8_t> bytes) {
-    return classify_branch(std::vector<uint8_t>(bytes), CodeMode::k64)->kind;
+    return classify_branch(std::vector<uint8_t>(bytes), flow::ExecMode::k64)->kind;
   };
   EXPECT_EQ(kind({0x0f, 0x05}), BranchKind::kSyscall);
   EXPECT_EQ(kind({0x0f, 0x34}), BranchKind::kSyscall);
   EXPECT_EQ(kind({0xcd, 0x80}), BranchKind::kSyscall);
   EXPECT_EQ(kind({0xcc}), BranchKind::kFar);
   EXPECT_EQ(kind({0x48, 0xcf}), BranchKind::kFar);
-  EXPECT_FALSE(classify_branch(std::vector<uint8_t>{0x90}, CodeMode::k64));
-  EXPECT_FALSE(classify_branch({}, CodeMode::k64));
+  EXPECT_FALSE(classify_branch(std::vector<uint8_t>{0x90}, flow::ExecMode::k64));
+  EXPECT_FALSE(classify_branch({}, flow::ExecMode::k64));
 }
 
 }  // namespace

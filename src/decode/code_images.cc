@@ -11,14 +11,14 @@ namespace {
 // but only what is touched takes memory.
 constexpr uint64_t kCacheLimitBytes = uint64_t{8} << 30;
 
-CodeMode mode_of(const pt_block& block) {
+flow::ExecMode mode_of(const pt_block& block) {
   switch (block.mode) {
     case ptem_16bit:
-      return CodeMode::k16;
+      return flow::ExecMode::k16;
     case ptem_32bit:
-      return CodeMode::k32;
+      return flow::ExecMode::k32;
     default:
-      return CodeMode::k64;
+      return flow::ExecMode::k64;
   }
 }
 

@@ -2,7 +2,6 @@
 #include "decode/native_flow.h"
 
 #include <algorithm>
-#include <array>
 
 #include "decode/branch_insn.h"
 #include "pt/packet_reader.h"
@@ -40,46 +39,6 @@ ErrorCause cause_of(flow::Status status) {
       return ErrorCause::kLoop;
     default:
       return ErrorCause::kInternal;
-  }
-}
-
-CodeMode code_mode(flow::ExecMode mode) {
-  switch (mode) {
-    case flow::ExecMode::k16:
-      return CodeMode::k16;
-    case flow::ExecMode::k32:
-      return CodeMode::k32;
-    default:
-      return CodeMode::k64;
-  }
-}
-
-// System calls apart from other far transfers; all else the flow decoder knows itself.
-std::optional<BranchKind> kind_of(const flow::CodeMemory& memory, const flow::FlowBlock& block) {
-  using flow::InsnClass;
-  switch (block.last.cls) {
-    case InsnClass::kCall:
-      return BranchKind::kCall;
-    case InsnClass::kCallIndirect:
-      return BranchKind::kCallIndirect;
-    case InsnClass::kReturn:
-      return BranchKind::kReturn;
-    case InsnClass::kJump:
-      return BranchKind::kJump;
-    case InsnClass::kJumpIndirect:
-      return BranchKind::kJumpIndirect;
-    case InsnClass::kCondJump:
-      return BranchKind::kConditional;
-    case InsnClass::kFarCall:
-    case InsnClass::kFarReturn:
-    case InsnClass::kFarJump: {
-      std::array<uint8_t, 15> bytes{};
-      const size_t count = memory.read(block.last_ip, bytes.data(), bytes.size());
-      const auto branch = classify_branch(std::span(bytes).first(count), code_mode(block.mode));
-      return branch ? branch->kind : BranchKind::kFar;
-    }
-    default:
-      return std::nullopt;
   }
 }
 
@@ -200,7 +159,7 @@ bool NativeFlow::walk() {
 void NativeFlow::on_block(const flow::FlowBlock& block) {
   take_up(block.first_ip);
   std::optional<BranchAssembler::Ending> ending;
-  const auto kind = kind_of(*program_.memory, block);
+  const auto kind = branch_kind(block.last);
   if (kind) {
     const bool conditional = *kind == BranchKind::kConditional;
     ending = {block.last_ip, conditional ? block.last_ip + block.last.length : 0, *kind, 0};

@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (kind == FlowItemKind::kBlock) require(item.block.instructions != 0);
     if (kind == FlowItemKind::kError) require(item.error != auxtrail::flow::Status::kOk);
     if ((data[2] & 8) != 0 && out.size() < 10'000) text.append(kind, item, out);
-    if ((data[2] & 16) != 0 && flow.ready()) flow.moved(flow.ip());
+    if ((data[2] & 16) != 0 && flow.ready()) flow.moved(flow.ip(), 0, 0);
     require(others <= 20 * (trace.size() + 1));
     require(blocks <= kMaxBlocksPerByte * (trace.size() + 1));
   }

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "flow/instruction_tables.h"
+#include "flow/opcode_forms.h"
 
 namespace auxtrail::flow {
 namespace {

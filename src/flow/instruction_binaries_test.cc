@@ -7,8 +7,8 @@
 #include <cctype>
 #include <string>
 
-#include "flow/libipt_instruction_oracle.h"
-#include "flow/zydis_instruction_oracle.h"
+#include "flow/testing/libipt_instruction_oracle.h"
+#include "flow/testing/zydis_instruction_oracle.h"
 #include "isa/elf_code.h"
 
 namespace auxtrail::flow {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "flow/zydis_instruction_oracle.h"
+#include "flow/testing/zydis_instruction_oracle.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using auxtrail::flow::ExecMode;

@@ -13,8 +13,8 @@
 #include <random>
 #include <string_view>
 
-#include "flow/libipt_instruction_oracle.h"
-#include "flow/zydis_instruction_oracle.h"
+#include "flow/testing/libipt_instruction_oracle.h"
+#include "flow/testing/zydis_instruction_oracle.h"
 
 namespace auxtrail::flow {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "flow/zydis_instruction_oracle.h"
+#include "flow/testing/zydis_instruction_oracle.h"
 
 namespace auxtrail::flow {
 namespace {

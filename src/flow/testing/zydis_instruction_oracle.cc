@@ -1,5 +1,5 @@
 // See zydis_instruction_oracle.h.
-#include "flow/zydis_instruction_oracle.h"
+#include "flow/testing/zydis_instruction_oracle.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
