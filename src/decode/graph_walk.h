@@ -235,7 +235,7 @@ template <typename Output>
     ++entry.bits;
     link = next;
   }
-  if (entry.bits < 2) return false;
+  if (entry.bits == 0) return false;
   entry.end = link;
   entry.key = key;
   return true;
