@@ -50,7 +50,7 @@ endfunction()
 
 # The layers that `make install` gives to other programs, as auxtrail::NAME of the CMake package. The others serve
 # the command line alone.
-set(AUXTRAIL_PUBLIC_LAYERS base abi isa pt channel event pmu perf_event perfdata image decode history)
+set(AUXTRAIL_PUBLIC_LAYERS base abi isa pt flow channel event pmu perf_event perfdata image decode history)
 install(TARGETS auxtrail_options EXPORT auxtrail)
 
 function(auxtrail_install_layer name)

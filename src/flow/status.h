@@ -26,6 +26,8 @@ enum class Status : uint8_t {
   kEventIgnored,          // pte_event_ignored: an event that nothing in the code answers to
   kOverflow,              // pte_overflow: a counter is full
   kEndlessLoop,           // ours: the code runs in a circle without a packet
+  kInternal,              // pte_internal: packets that contradict each other, e.g. FUP FUP TIP
+  kTooManyEvents,         // pte_nomem: more packets wait for the one they bind to than ever should
 };
 
 // "no memory mapped at this address": libipt's own texts (pt_errstr) where it has the kind.

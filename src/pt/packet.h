@@ -5,6 +5,7 @@
 // Types".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ enum class PacketKind : uint8_t {
   kBbp,
   kBip,
   kBep,
+  kTrig,
+  kInvalid,  // bytes to skip: what an erratum left of a packet (pt::Errata::skz84)
   kCount
 };
 
@@ -59,25 +62,30 @@ enum class IpCompression : uint8_t {
 struct Packet {
   PacketKind kind = PacketKind::kPad;
   uint8_t size_bytes = 0;
-  uint64_t offset = 0;  // of the packet's first byte in the trace
 
   // FUP, TIP*: how the address is compressed; `ip` is valid unless it is kSuppressed.
   IpCompression ipc = IpCompression::kSuppressed;
-  uint64_t ip = 0;
 
   // TNT: the number of bits; bit `tnt_bits - 1` of `payload` is the oldest branch, 1 means taken.
   uint8_t tnt_bits = 0;
 
-  // The packet's number: TNT bits, raw IP bytes, TSC, CBR ratio, TMA ctc, MTC ctc, CYC cycles, PIP
-  // cr3, VMCS base, MNT/PTW/EVD payload, MWAIT hints, PWRE state, PWRX last, CFE vector, BBP/BIP
-  // value.
-  uint64_t payload = 0;
-  // Its second number: TMA fast counter, MWAIT extensions, PWRE sub state, PWRX deepest,
-  // CFE/EVD/BBP type, BIP item id, PTW payload size in bytes.
+  // The packet's second number: TMA fast counter, MWAIT extensions, PWRE sub state, PWRX deepest,
+  // CFE/EVD/BBP type, BIP item id, PTW payload size in bytes, TRIG instruction count.
   uint32_t extra = 0;
+
+  uint64_t offset = 0;  // of the packet's first byte in the trace
+
+  // Its first number: TNT bits, raw IP bytes, TSC, CBR ratio, TMA ctc, MTC ctc, CYC cycles, PIP
+  // cr3, VMCS base, MNT/PTW/EVD payload, MWAIT hints, PWRE state, PWRX last, CFE vector, BBP item
+  // size, BIP value, TRIG's bits of the triggers that fired.
+  uint64_t payload = 0;
+
+  uint64_t ip = 0;
+
   // MODE.Exec: bit 0 csl, bit 1 csd, bit 2 interrupt flag. MODE.TSX: bit 0 in transaction, bit 1
   // abort. PIP: bit 0 non-root. EXSTOP, PTW, CFE, BEP: bit 0 an IP follows. PWRE: bit 0 by
-  // hardware. PWRX: bit 0 interrupt, bit 1 store, bit 2 autonomous.
+  // hardware. PWRX: bit 0 interrupt, bit 1 store, bit 2 autonomous. TRIG: bit 0 an IP follows,
+  // bit 1 there were more triggers than packets, bit 2 `extra` counts instructions.
   uint8_t flags = 0;
 
   [[nodiscard]] bool has_ip() const {

@@ -1,332 +1,13 @@
-// The opcode tables behind PacketReader: one small parser per packet shape.
+// PacketReader's way for all packets, and what it does besides next().
 #include "pt/packet_reader.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
+
+#include "pt/psb_search.h"
 
 namespace auxtrail::pt {
-namespace {
-
-constexpr size_t kPsbBytes = 16;
-constexpr size_t kTnt64Bytes = 8;
-constexpr uint8_t kExtension = 0x02;
-constexpr uint8_t kExtension2 = 0xc3;
-constexpr uint8_t kMntOpcode = 0x88;
-constexpr uint64_t kLow16 = 0xffff;
-constexpr uint64_t kLow32 = 0xffff'ffff;
-constexpr uint64_t kLow48 = 0xffff'ffff'ffff;
-
-// A parser's view of the rest of the trace; it is given only if byte 0 exists.
-using Bytes = std::span<const std::byte>;
-
-uint8_t byte_at(Bytes bytes, size_t index) { return std::to_integer<uint8_t>(bytes[index]); }
-
-uint64_t little_endian(Bytes bytes, size_t first, size_t count) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < count; ++i) {
-    value |= uint64_t{byte_at(bytes, first + i)} << (8 * i);
-  }
-  return value;
-}
-
-ReadStatus finish(Packet& packet, PacketKind kind, size_t size_bytes) {
-  packet.kind = kind;
-  packet.size_bytes = static_cast<uint8_t>(size_bytes);
-  return ReadStatus::kPacket;
-}
-
-ReadStatus read_psb(Bytes bytes, Packet& packet) {
-  if (bytes.size() < kPsbBytes) return ReadStatus::kTruncated;
-  for (size_t i = 0; i < kPsbBytes; i += 2) {
-    if (byte_at(bytes, i) != 0x02 || byte_at(bytes, i + 1) != 0x82) return ReadStatus::kBadPacket;
-  }
-  return finish(packet, PacketKind::kPsb, kPsbBytes);
-}
-
-// The payload's highest set bit is the stop bit; the bits below it are branches.
-ReadStatus read_tnt(uint64_t payload, PacketKind kind, size_t size_bytes, Packet& packet) {
-  if (payload < 2) return ReadStatus::kBadPacket;
-  packet.tnt_bits = static_cast<uint8_t>(std::bit_width(payload) - 1);
-  packet.payload = payload & ~(uint64_t{1} << packet.tnt_bits);
-  return finish(packet, kind, size_bytes);
-}
-
-ReadStatus read_tnt64(Bytes bytes, Packet& packet) {
-  if (bytes.size() < kTnt64Bytes) return ReadStatus::kTruncated;
-  return read_tnt(little_endian(bytes, 2, 6), PacketKind::kTnt64, kTnt64Bytes, packet);
-}
-
-ReadStatus read_ip(Bytes bytes, PacketKind kind, Packet& packet) {
-  constexpr std::array<int, 8> kPayloadBytes = {0, 2, 4, 6, 6, -1, 8, -1};
-  const unsigned ipc = byte_at(bytes, 0) >> 5;
-  if (kPayloadBytes[ipc] < 0) return ReadStatus::kBadPacket;
-  const auto count = static_cast<size_t>(kPayloadBytes[ipc]);
-  if (bytes.size() < 1 + count) return ReadStatus::kTruncated;
-  packet.ipc = static_cast<IpCompression>(ipc);
-  packet.payload = little_endian(bytes, 1, count);
-  return finish(packet, kind, 1 + count);
-}
-
-ReadStatus read_mode(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 2) return ReadStatus::kTruncated;
-  const uint8_t payload = byte_at(bytes, 1);
-  packet.payload = payload;
-  switch (payload >> 5) {
-    case 0:
-      packet.flags = payload & 7;
-      return finish(packet, PacketKind::kModeExec, 2);
-    case 1:
-      packet.flags = payload & 3;
-      return finish(packet, PacketKind::kModeTsx, 2);
-    default:
-      return ReadStatus::kBadPacket;
-  }
-}
-
-// `offset_bytes` of opcode, then `payload_bytes` of number: the commonest shape.
-ReadStatus read_number(Bytes bytes, PacketKind kind, size_t offset_bytes, size_t payload_bytes,
-                       Packet& packet) {
-  if (bytes.size() < offset_bytes + payload_bytes) return ReadStatus::kTruncated;
-  packet.payload = little_endian(bytes, offset_bytes, payload_bytes);
-  return finish(packet, kind, offset_bytes + payload_bytes);
-}
-
-ReadStatus read_tma(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 7) return ReadStatus::kTruncated;
-  const auto fast_counter = static_cast<uint32_t>(little_endian(bytes, 5, 2));
-  if (fast_counter > 0x1ff || byte_at(bytes, 4) != 0) return ReadStatus::kBadPacket;
-  packet.payload = little_endian(bytes, 2, 2);
-  packet.extra = fast_counter;
-  return finish(packet, PacketKind::kTma, 7);
-}
-
-// 5 bits in the first byte, 7 in each further one; "more follows" is bit 2 there, bit 0 here.
-ReadStatus read_cyc(Bytes bytes, Packet& packet) {
-  uint64_t value = byte_at(bytes, 0) >> 3;
-  bool more = (byte_at(bytes, 0) & 4) != 0;
-  size_t size_bytes = 1;
-  unsigned shift = 5;
-  while (more) {
-    if (size_bytes == bytes.size()) return ReadStatus::kTruncated;
-    const uint8_t next = byte_at(bytes, size_bytes++);
-    if (shift + 7 > 64) return ReadStatus::kBadPacket;
-    value |= static_cast<uint64_t>(next >> 1) << shift;
-    shift += 7;
-    more = (next & 1) != 0;
-  }
-  packet.payload = value;
-  return finish(packet, PacketKind::kCyc, size_bytes);
-}
-
-ReadStatus read_pip(Bytes bytes, Packet& packet) {
-  const auto status = read_number(bytes, PacketKind::kPip, 2, 6, packet);
-  packet.flags = packet.payload & 1;
-  packet.payload = packet.payload >> 1 << 5;
-  return status;
-}
-
-ReadStatus read_vmcs(Bytes bytes, Packet& packet) {
-  const auto status = read_number(bytes, PacketKind::kVmcs, 2, 5, packet);
-  packet.payload <<= 12;
-  return status;
-}
-
-ReadStatus read_cbr(Bytes bytes, Packet& packet) {
-  const auto status = read_number(bytes, PacketKind::kCbr, 2, 2, packet);
-  packet.payload &= 0xff;  // the fourth byte is reserved
-  return status;
-}
-
-ReadStatus read_mnt(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 3) return ReadStatus::kTruncated;
-  if (byte_at(bytes, 2) != kMntOpcode) return ReadStatus::kBadOpcode;
-  return read_number(bytes, PacketKind::kMnt, 3, 8, packet);
-}
-
-ReadStatus read_mwait(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 10) return ReadStatus::kTruncated;
-  packet.payload = little_endian(bytes, 2, 4);
-  packet.extra = static_cast<uint32_t>(little_endian(bytes, 6, 4));
-  return finish(packet, PacketKind::kMwait, 10);
-}
-
-ReadStatus read_pwre(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 4) return ReadStatus::kTruncated;
-  const uint8_t states = byte_at(bytes, 3);
-  packet.flags = byte_at(bytes, 2) >> 7;
-  packet.payload = states >> 4;
-  packet.extra = states & 0xf;
-  return finish(packet, PacketKind::kPwre, 4);
-}
-
-ReadStatus read_pwrx(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 7) return ReadStatus::kTruncated;
-  const uint8_t states = byte_at(bytes, 2);
-  const uint8_t reason = byte_at(bytes, 3);
-  packet.payload = states >> 4;
-  packet.extra = states & 0xf;
-  packet.flags = static_cast<uint8_t>((reason & 1) | (reason >> 1 & 6));
-  return finish(packet, PacketKind::kPwrx, 7);
-}
-
-ReadStatus read_ptw(Bytes bytes, Packet& packet) {
-  const uint8_t opcode = byte_at(bytes, 1);
-  const unsigned size_code = opcode >> 5 & 3;
-  if (size_code > 1) return ReadStatus::kBadPacket;
-  packet.flags = opcode >> 7;
-  packet.extra = size_code == 0 ? 4 : 8;
-  return read_number(bytes, PacketKind::kPtw, 2, packet.extra, packet);
-}
-
-ReadStatus read_cfe(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 4) return ReadStatus::kTruncated;
-  packet.extra = byte_at(bytes, 2) & 0x1f;
-  packet.flags = byte_at(bytes, 2) >> 7;
-  packet.payload = byte_at(bytes, 3);
-  return finish(packet, PacketKind::kCfe, 4);
-}
-
-ReadStatus read_evd(Bytes bytes, Packet& packet) {
-  const auto status = read_number(bytes, PacketKind::kEvd, 3, 8, packet);
-  if (status == ReadStatus::kPacket) packet.extra = byte_at(bytes, 2) & 0x3f;
-  return status;
-}
-
-ReadStatus read_bbp(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 3) return ReadStatus::kTruncated;
-  packet.payload = (byte_at(bytes, 2) & 0x80) != 0 ? 4 : 8;  // the size of the items that follow
-  packet.extra = byte_at(bytes, 2) & 0x1f;
-  return finish(packet, PacketKind::kBbp, 3);
-}
-
-ReadStatus read_bip(Bytes bytes, size_t item_bytes, Packet& packet) {
-  packet.extra = byte_at(bytes, 0) >> 3;
-  return read_number(bytes, PacketKind::kBip, 1, item_bytes, packet);
-}
-
-ReadStatus read_flagged(Bytes bytes, PacketKind kind, Packet& packet) {
-  packet.flags = byte_at(bytes, 1) >> 7;
-  return finish(packet, kind, 2);
-}
-
-ReadStatus read_extended(Bytes bytes, Packet& packet) {
-  if (bytes.size() < 2) return ReadStatus::kTruncated;
-  const uint8_t opcode = byte_at(bytes, 1);
-  switch (opcode) {
-    case 0x03:
-      return read_cbr(bytes, packet);
-    case 0x13:
-      return read_cfe(bytes, packet);
-    case 0x22:
-      return read_pwre(bytes, packet);
-    case 0x23:
-      return finish(packet, PacketKind::kPsbEnd, 2);
-    case 0x33:
-    case 0xb3:
-      return read_flagged(bytes, PacketKind::kBep, packet);
-    case 0x43:
-      return read_pip(bytes, packet);
-    case 0x53:
-      return read_evd(bytes, packet);
-    case 0x62:
-    case 0xe2:
-      return read_flagged(bytes, PacketKind::kExstop, packet);
-    case 0x63:
-      return read_bbp(bytes, packet);
-    case 0x73:
-      return read_tma(bytes, packet);
-    case 0x82:
-      return read_psb(bytes, packet);
-    case 0x83:
-      return finish(packet, PacketKind::kStop, 2);
-    case 0xa2:
-      return read_pwrx(bytes, packet);
-    case 0xa3:
-      return read_tnt64(bytes, packet);
-    case 0xc2:
-      return read_mwait(bytes, packet);
-    case kExtension2:
-      return read_mnt(bytes, packet);
-    case 0xc8:
-      return read_vmcs(bytes, packet);
-    case 0xf3:
-      return finish(packet, PacketKind::kOvf, 2);
-    default:
-      break;
-  }
-  return (opcode & 0x1f) == 0x12 ? read_ptw(bytes, packet) : ReadStatus::kBadOpcode;
-}
-
-ReadStatus read_packet(Bytes bytes, Packet& packet) {
-  const uint8_t opcode = byte_at(bytes, 0);
-  switch (opcode) {
-    case 0x00:
-      return finish(packet, PacketKind::kPad, 1);
-    case kExtension:
-      return read_extended(bytes, packet);
-    case 0x19:
-      return read_number(bytes, PacketKind::kTsc, 1, 7, packet);
-    case 0x59:
-      return read_number(bytes, PacketKind::kMtc, 1, 1, packet);
-    case 0x99:
-      return read_mode(bytes, packet);
-    default:
-      break;
-  }
-  if ((opcode & 1) == 0) return read_tnt(opcode >> 1, PacketKind::kTnt8, 1, packet);
-  if ((opcode & 3) == 3) return read_cyc(bytes, packet);
-  switch (opcode & 0x1f) {
-    case 0x01:
-      return read_ip(bytes, PacketKind::kTipPgd, packet);
-    case 0x0d:
-      return read_ip(bytes, PacketKind::kTip, packet);
-    case 0x11:
-      return read_ip(bytes, PacketKind::kTipPge, packet);
-    case 0x1d:
-      return read_ip(bytes, PacketKind::kFup, packet);
-    default:
-      return ReadStatus::kBadOpcode;
-  }
-}
-
-uint64_t decompress(const Packet& packet, uint64_t last_ip) {
-  switch (packet.ipc) {
-    case IpCompression::kSuppressed:
-      return last_ip;
-    case IpCompression::kUpdate16:
-      return (last_ip & ~kLow16) | packet.payload;
-    case IpCompression::kUpdate32:
-      return (last_ip & ~kLow32) | packet.payload;
-    case IpCompression::kUpdate48:
-      return (last_ip & ~kLow48) | packet.payload;
-    case IpCompression::kSignExtend48:
-      return static_cast<uint64_t>(static_cast<int64_t>(packet.payload << 16) >> 16);
-    case IpCompression::kFull:
-      return packet.payload;
-  }
-  return last_ip;
-}
-
-// Packets that may stand between BBP and BEP without ending the group.
-bool keeps_block(PacketKind kind) {
-  switch (kind) {
-    case PacketKind::kBip:
-    case PacketKind::kPad:
-    case PacketKind::kCyc:
-    case PacketKind::kMtc:
-    case PacketKind::kTsc:
-    case PacketKind::kTma:
-    case PacketKind::kCbr:
-    case PacketKind::kFup:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
 
 std::string_view name(ReadStatus status) {
   switch (status) {
@@ -344,56 +25,67 @@ std::string_view name(ReadStatus status) {
   return "unknown status";
 }
 
-ReadStatus PacketReader::next(Packet& packet) {
+ReadStatus PacketReader::next_of_any_kind(Packet& packet) {
+  if (padding_ == Padding::kSkip) offset_ += count_padding(trace_.subspan(offset_));
   if (offset_ >= trace_.size()) return ReadStatus::kEnd;
-  const auto bytes = trace_.subspan(offset_);
-  Packet read;
-  read.offset = offset_;
-  const bool item = block_item_bytes_ != 0 && (byte_at(bytes, 0) & 7) == 4;
-  const auto status = item ? read_bip(bytes, block_item_bytes_, read) : read_packet(bytes, read);
+  packet.offset = offset_;
+  const ReadStatus status = parse_packet(trace_.subspan(offset_), context_, packet);
   if (status != ReadStatus::kPacket) return status;
 
-  if (read.kind == PacketKind::kPsb) last_ip_ = 0;
-  if (read.has_ip()) read.ip = last_ip_ = decompress(read, last_ip_);
-  if (read.kind == PacketKind::kBbp) {
-    block_item_bytes_ = static_cast<uint8_t>(read.payload);
-  } else if (!keeps_block(read.kind)) {
-    block_item_bytes_ = 0;
+  if (packet.kind == PacketKind::kPsb) last_ip_ = 0;
+  if (packet.has_ip()) {
+    packet.ip = last_ip_ = detail::decompress(packet.ipc, packet.payload, last_ip_);
   }
-  offset_ += read.size_bytes;
-  packet = read;
+  if (packet.kind == PacketKind::kBbp) {
+    context_.block_item_bytes = static_cast<uint8_t>(packet.payload);
+    allow_shortcut();
+  } else if (context_.block_item_bytes != 0 && !keeps_block(packet.kind)) {
+    context_.block_item_bytes = 0;
+    allow_shortcut();
+  }
+  offset_ = packet.offset + packet.size_bytes;
   return ReadStatus::kPacket;
 }
 
 bool PacketReader::sync_forward() {
-  constexpr std::array<uint8_t, kPsbBytes> kPsb = {0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
-                                                   0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82};
-  const auto rest = trace_.subspan(std::min(offset_, trace_.size()));
-  auto found = std::search(rest.begin(), rest.end(), kPsb.begin(), kPsb.end(),
-                           [](std::byte have, uint8_t want) { return have == std::byte{want}; });
-  if (found == rest.end()) return false;
-  // The payload before a PSB may end like one: it is the last eight pairs.
-  const auto is_pair = [&](auto at) {
-    return rest.end() - at >= 2 && at[0] == std::byte{kPsb[0]} && at[1] == std::byte{kPsb[1]};
-  };
-  while (is_pair(found + kPsbBytes)) found += 2;
-  seek(offset_ + static_cast<size_t>(found - rest.begin()));
-  return true;
+  const auto psb = find_psb(trace_, offset_);
+  if (psb) seek(*psb);
+  return psb.has_value();
+}
+
+bool PacketReader::sync_backward() {
+  const auto psb = find_psb_backward(trace_, offset_);
+  if (psb) seek(*psb);
+  return psb.has_value();
 }
 
 void PacketReader::seek(size_t offset) {
   offset_ = std::min(offset, trace_.size());
   last_ip_ = 0;
-  block_item_bytes_ = 0;
+  context_.block_item_bytes = 0;
+  allow_shortcut();
 }
 
 std::optional<uint64_t> first_tsc(std::span<const std::byte> trace) {
-  PacketReader reader(trace);
+  PacketReader reader(trace, {}, Padding::kSkip);
   Packet packet;
   while (reader.next(packet) == ReadStatus::kPacket) {
     if (packet.kind == PacketKind::kTsc) return packet.payload;
   }
   return std::nullopt;
+}
+
+size_t count_padding(std::span<const std::byte> bytes) {
+  constexpr size_t kVectorBytes = 16;
+  size_t count = 0;
+  for (; bytes.size() - count >= kVectorBytes; count += kVectorBytes) {
+    const __m128i vector = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes.data() + count));
+    const auto zero =
+        static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(vector, _mm_setzero_si128())));
+    if (zero != 0xffff) return count + static_cast<size_t>(std::countr_one(zero));
+  }
+  while (count < bytes.size() && bytes[count] == std::byte{0}) ++count;
+  return count;
 }
 
 }  // namespace auxtrail::pt

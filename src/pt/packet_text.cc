@@ -9,10 +9,10 @@ namespace auxtrail::pt {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(PacketKind::kCount)> kNames = {
-    "PAD",  "PSB",       "PSBEND",    "FUP", "TIP",  "TIP.PGE", "TIP.PGD", "TNT",
-    "TNT",  "MODE.Exec", "MODE.TSX",  "PIP", "VMCS", "CBR",     "TSC",     "TMA",
-    "MTC",  "CYC",       "TraceSTOP", "OVF", "MNT",  "EXSTOP",  "MWAIT",   "PWRE",
-    "PWRX", "PTWRITE",   "CFE",       "EVD", "BBP",  "BIP",     "BEP"};
+    "PAD",       "PSB",      "PSBEND", "FUP",    "TIP",   "TIP.PGE", "TIP.PGD", "TNT",     "TNT",
+    "MODE.Exec", "MODE.TSX", "PIP",    "VMCS",   "CBR",   "TSC",     "TMA",     "MTC",     "CYC",
+    "TraceSTOP", "OVF",      "MNT",    "EXSTOP", "MWAIT", "PWRE",    "PWRX",    "PTWRITE", "CFE",
+    "EVD",       "BBP",      "BIP",    "BEP",    "TRIG",  "skipped"};
 
 std::string tnt_text(const Packet& packet) {
   std::string line = "TNT ";
