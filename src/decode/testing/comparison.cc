@@ -111,7 +111,10 @@ class BlockComparer : public Comparison {
       return Finding{explain(made, *found), found->what,
                      side_by_side(left, found->left, right, found->right), 0};
     }
-    if (made.is_genuine && !same_besides()) return Finding{{}, "power events differ", {}, 0};
+    if (!same_besides()) {
+      return Finding{made.is_genuine ? "" : "damage: power events", "power events differ",
+                     side_by_side(left_.power_events(), 0, right_.power_events(), 0), 0};
+    }
     if (how.passed != nullptr) return Finding{how.passed, {}, {}, 0};
     return std::nullopt;
   }
@@ -181,6 +184,13 @@ class FlowComparison : public BlockComparer {
 
 }  // namespace
 
+std::string text(const flow::Event& event) {
+  BlockRecord record;
+  record.kind = BlockRecordKind::kEvent;
+  record.event = event;
+  return text(record);
+}
+
 template <class Record>
 std::string side_by_side(const std::vector<Record>& left, size_t left_index,
                          const std::vector<Record>& right, size_t right_index) {
@@ -200,6 +210,8 @@ template std::string side_by_side(const std::vector<FlowRecord>&, size_t,
                                   const std::vector<FlowRecord>&, size_t);
 template std::string side_by_side(const std::vector<BlockRecord>&, size_t,
                                   const std::vector<BlockRecord>&, size_t);
+template std::string side_by_side(const std::vector<flow::Event>&, size_t,
+                                  const std::vector<flow::Event>&, size_t);
 
 std::unique_ptr<Comparison> compare_truth(DecoderPool::Factory decoder) {
   return std::make_unique<TruthComparison>(std::move(decoder));

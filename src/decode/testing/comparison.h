@@ -81,6 +81,8 @@ class Differential {
 std::string packet_dump(const std::vector<std::byte>& trace,
                         std::optional<uint64_t> around = std::nullopt);
 
+std::string text(const flow::Event& event);
+
 // The flows side by side around the records that differ.
 template <class Record>
 std::string side_by_side(const std::vector<Record>& left, size_t left_index,
