@@ -25,7 +25,9 @@ using namespace auxtrail::decode::testing;
 
 struct Arguments {
   Differential::Options options;
-  std::vector<std::string> comparisons = {"truth", "oracles"};
+  std::vector<std::string> comparisons = {"truth", "oracles", "flow"};
+  bool times = false;
+  bool offsets = false;
 };
 
 int run(const Arguments& arguments) {
@@ -37,6 +39,12 @@ int run(const Arguments& arguments) {
   for (const std::string& name : arguments.comparisons) {
     if (name == "truth") differential.add(compare_truth(libipt));
     if (name == "oracles") differential.add(compare_oracles());
+    if (name == "flow") {
+      BlockComparison how;
+      how.times = arguments.times;
+      how.error_offsets = arguments.offsets;
+      differential.add(compare_flow(how));
+    }
   }
   const auto result = differential.run();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -60,12 +68,15 @@ int main(int argc, char** argv) {
   app.add_option("--case", only, "this case alone");
   app.add_option("--seed", options.cases.seed, "of all random numbers");
   app.add_option("--programs", options.cases.programs, "how many programs the cases share");
-  app.add_option("--compare", arguments.comparisons, "what: truth, oracles")
+  app.add_option("--compare", arguments.comparisons, "what: truth, oracles, flow")
       ->delimiter(',')
-      ->check(CLI::IsMember({"truth", "oracles"}));
+      ->check(CLI::IsMember({"truth", "oracles", "flow"}));
   app.add_option("--reports", options.max_reports, "differences to show");
+  app.add_option("--doubt", options.doubt, "explanations with this in their name are differences");
   app.add_flag("--mutate", options.cases.mutate, "damage the traces, and real ones, too");
   app.add_flag("--go-on", goes_on, "do not stop at the first difference");
+  app.add_flag("--times", arguments.times, "compare the times of FlowDecoder's runs");
+  app.add_flag("--offsets", arguments.offsets, "and the offsets of its errors");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@
 
 namespace auxtrail::decode::testing {
 
-enum class BlockRecordKind : uint8_t { kRun, kEvent, kError };
+enum class BlockRecordKind : uint8_t { kSync, kRun, kEvent, kError };
 
 struct BlockRecord {
   BlockRecordKind kind = BlockRecordKind::kRun;
@@ -33,7 +34,7 @@ struct BlockRecord {
   bool resumed = false;
   // kError
   flow::Status error = flow::Status::kOk;
-  uint64_t offset = 0;
+  uint64_t offset = 0;  // kSync: of the PSB
 };
 
 std::string text(const BlockRecord& record);
@@ -54,6 +55,8 @@ class BlockFlow {
   static constexpr uint64_t kMaxFreePieces = 20'000;
 
   void clear();
+  // Decoding begins at the PSB at `offset`, or begins again there.
+  void sync(uint64_t offset);
   void run(const Piece& piece);
   void event(const flow::Event& event, bool resumed);
   void error(flow::Status status, uint64_t offset);
@@ -63,27 +66,44 @@ class BlockFlow {
 
   [[nodiscard]] const std::vector<BlockRecord>& records() const { return records_; }
   [[nodiscard]] std::vector<BlockRecord>& records() { return records_; }
+  // PWRE and PWRX, which have no place in the flow.
+  [[nodiscard]] const std::vector<flow::Event>& power_events() const { return power_events_; }
 
  private:
   std::vector<BlockRecord> records_;
-  bool is_open_ = false;  // the last record is a run that goes on
+  std::vector<flow::Event> power_events_;
+  flow::ExecMode mode_ = flow::ExecMode::kUnknown;  // of the newest run or event
+  bool is_open_ = false;                            // the last record is a run that goes on
   uint64_t offset_ = ~uint64_t{0};
   uint64_t free_pieces_ = 0;
   size_t safe_records_ = 0;  // when the offset changed last
 };
 
+struct BlockDifference {
+  size_t left = 0;
+  size_t right = 0;
+  std::string what;
+};
+
 struct BlockComparison {
   bool times = true;  // of runs
   bool error_offsets = true;
-  bool beyond_errors = true;  // else up to the first error
+  // A difference that is known: its name; the records are passed over. nullptr: it is none. The
+  // first name is kept.
+  const char* (*passes)(const BlockRecord& left, const BlockRecord& right) = nullptr;
+  const char* passed = nullptr;
+  // Whether a difference is known; then the next segment is compared, too.
+  std::function<bool(const BlockDifference&)> explains;
 };
 
-struct BlockDifference {
-  size_t index = 0;
-  std::string what;
-};
+// Whether two events agree in all but their times; in their times.
+bool same_event(const flow::Event& left, const flow::Event& right);
+bool same_time(const flow::Event& left, const flow::Event& right);
+
+// What follows a kSync that both have is compared up to an error; decoders may find that at another
+// place, and begin again at another PSB.
 std::optional<BlockDifference> compare_blocks(const std::vector<BlockRecord>& left,
                                               const std::vector<BlockRecord>& right,
-                                              const BlockComparison& how);
+                                              BlockComparison& how);
 
 }  // namespace auxtrail::decode::testing

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "decode/testing/flow_comparison.h"
+#include "decode/testing/native_flow.h"
 #include "decode/testing/oracle_explanations.h"
 #include "pt/packet_reader.h"
 
@@ -43,7 +44,8 @@ class TruthComparison : public Comparison {
     if (const char* reason = explanation(made, *difference, truth, flow)) {
       return Finding{reason, {}, {}, 0};
     }
-    return Finding{nullptr, difference->what,
+    return Finding{{},
+                   difference->what,
                    side_by_side(truth, difference->left, flow, difference->right),
                    offset_before(flow, difference->right)};
   }
@@ -79,7 +81,8 @@ class DecoderComparison : public Comparison {
     if (const char* reason = explanation(made, *difference, left, right)) {
       return Finding{reason, {}, {}, 0};
     }
-    return Finding{nullptr, difference->what,
+    return Finding{{},
+                   difference->what,
                    side_by_side(left, difference->left, right, difference->right),
                    offset_before(left, difference->left)};
   }
@@ -95,31 +98,98 @@ class DecoderComparison : public Comparison {
   FlowRecorder right_recorder_;
 };
 
-class OracleComparison : public Comparison {
+// Two BlockFlows, made by whoever derives from this.
+class BlockComparer : public Comparison {
  public:
-  [[nodiscard]] std::string_view name() const override { return "libipt blocks | libipt insns"; }
-
   std::optional<Finding> compare(const DifferentialCase& made) override {
-    oracle_->decode_blocks(made, blocks_);
-    oracle_->decode_insns(made, insns_);
-    const auto difference = compare_blocks(blocks_.records(), insns_.records(), {});
-    if (!difference) return std::nullopt;
-    const size_t index = difference->index;
-    if (const char* reason = oracle_explanation(made, index, blocks_.records(), insns_.records())) {
-      return Finding{reason, {}, {}, 0};
+    decode(made);
+    const auto& left = left_.records();
+    const auto& right = right_.records();
+    BlockComparison how = how_;
+    how.explains = [&](const BlockDifference& found) { return !explain(made, found).empty(); };
+    if (const auto found = compare_blocks(left, right, how)) {
+      return Finding{explain(made, *found), found->what,
+                     side_by_side(left, found->left, right, found->right), 0};
     }
-    return Finding{nullptr, difference->what,
-                   side_by_side(blocks_.records(), index, insns_.records(), index), 0};
+    if (!same_besides()) {
+      return Finding{made.is_genuine ? "" : "damage: power events", "power events differ",
+                     side_by_side(left_.power_events(), 0, right_.power_events(), 0), 0};
+    }
+    if (how.passed != nullptr) return Finding{how.passed, {}, {}, 0};
+    return std::nullopt;
   }
+
+ protected:
+  explicit BlockComparer(BlockComparison how) : how_(std::move(how)) {}
+  virtual void decode(const DifferentialCase& made) = 0;
+  [[nodiscard]] virtual std::string explain(const DifferentialCase& made,
+                                            const BlockDifference& found) const = 0;
+  [[nodiscard]] virtual bool same_besides() const { return true; }
+
+  BlockComparison how_;
+  BlockFlow left_;
+  BlockFlow right_;
+};
+
+class OracleComparison : public BlockComparer {
+ public:
+  OracleComparison() : BlockComparer({}) {}
+  [[nodiscard]] std::string_view name() const override { return "libipt blocks | libipt insns"; }
   void forget() override { oracle_ = std::make_unique<LibiptOracle>(); }
 
  private:
+  void decode(const DifferentialCase& made) override {
+    oracle_->decode_blocks(made, left_);
+    oracle_->decode_insns(made, right_);
+  }
+  [[nodiscard]] std::string explain(const DifferentialCase& made,
+                                    const BlockDifference& found) const override {
+    return oracle_explanation(made, {left_.records(), found.left, right_.records(), found.right});
+  }
+
   std::unique_ptr<LibiptOracle> oracle_ = std::make_unique<LibiptOracle>();
-  BlockFlow blocks_;
-  BlockFlow insns_;
+};
+
+class FlowComparison : public BlockComparer {
+ public:
+  explicit FlowComparison(const BlockComparison& how) : BlockComparer(how) {
+    how_.passes = flow_passes;
+  }
+  [[nodiscard]] std::string_view name() const override { return "libipt | flow"; }
+  void forget() override { oracle_ = std::make_unique<LibiptOracle>(); }
+
+ private:
+  void decode(const DifferentialCase& made) override {
+    oracle_->decode_blocks(made, left_);
+    native_->decode(made, right_);
+  }
+  [[nodiscard]] std::string explain(const DifferentialCase& made,
+                                    const BlockDifference& found) const override {
+    return flow_explanation(made, {left_.records(), found.left, right_.records(), found.right});
+  }
+  // libipt 2.0.5 looks for PWRE's hardware bit in the wrong place.
+  [[nodiscard]] bool same_besides() const override {
+    const auto& left = left_.power_events();
+    const auto& right = right_.power_events();
+    return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                      [](flow::Event one, flow::Event other) {
+                        if (one.kind == flow::EventKind::kPwre) other.flag = one.flag;
+                        return same_event(one, other);
+                      });
+  }
+
+  std::unique_ptr<LibiptOracle> oracle_ = std::make_unique<LibiptOracle>();
+  std::unique_ptr<NativeFlow> native_ = std::make_unique<NativeFlow>();
 };
 
 }  // namespace
+
+std::string text(const flow::Event& event) {
+  BlockRecord record;
+  record.kind = BlockRecordKind::kEvent;
+  record.event = event;
+  return text(record);
+}
 
 template <class Record>
 std::string side_by_side(const std::vector<Record>& left, size_t left_index,
@@ -140,6 +210,8 @@ template std::string side_by_side(const std::vector<FlowRecord>&, size_t,
                                   const std::vector<FlowRecord>&, size_t);
 template std::string side_by_side(const std::vector<BlockRecord>&, size_t,
                                   const std::vector<BlockRecord>&, size_t);
+template std::string side_by_side(const std::vector<flow::Event>&, size_t,
+                                  const std::vector<flow::Event>&, size_t);
 
 std::unique_ptr<Comparison> compare_truth(DecoderPool::Factory decoder) {
   return std::make_unique<TruthComparison>(std::move(decoder));
@@ -148,6 +220,10 @@ std::unique_ptr<Comparison> compare_truth(DecoderPool::Factory decoder) {
 std::unique_ptr<Comparison> compare_decoders(DecoderPool::Factory left, DecoderPool::Factory right,
                                              bool with_blocks) {
   return std::make_unique<DecoderComparison>(std::move(left), std::move(right), with_blocks);
+}
+
+std::unique_ptr<Comparison> compare_flow(const BlockComparison& how) {
+  return std::make_unique<FlowComparison>(how);
 }
 
 std::unique_ptr<Comparison> compare_oracles() { return std::make_unique<OracleComparison>(); }
@@ -161,30 +237,35 @@ Differential::Result Differential::run() {
     for (const auto& comparison : comparisons_) {
       auto finding = comparison->compare(made);
       if (!finding) continue;
-      if (finding->explained == nullptr) {
+      if (finding->explained.empty() || !made.is_genuine) {
         comparison->forget();
         finding = comparison->compare(made);
         if (!finding) finding = Finding{"decoders remember the cases before", {}, {}, 0};
       }
-      if (finding->explained != nullptr) {
+      const bool is_believed =
+          options_.doubt.empty() || finding->explained.find(options_.doubt) == std::string::npos;
+      if (!finding->explained.empty() && is_believed) {
         ++result.explained[fmt::format("{}: {}", comparison->name(), finding->explained)];
         continue;
       }
       if (++result.differences > options_.max_reports) continue;
       result.numbers.push_back(number);
-      result.report += fmt::format(
-          "--seed {} --case {}{}: {}: {}\n  {}\n{}packets:\n{}", options_.cases.seed, number,
-          options_.cases.mutate ? " --mutate" : "", comparison->name(), finding->what,
-          made.description, finding->shown, packet_dump(made.trace.bytes, finding->offset));
+      result.report +=
+          fmt::format("--seed {} --case {}{}: {}: {}\n  {}\n{}packets:\n{}", options_.cases.seed,
+                      number, options_.cases.mutate ? " --mutate" : "", comparison->name(),
+                      finding->what, made.description, finding->shown,
+                      options_.count == 1 ? packet_dump(made.trace.bytes)
+                                          : packet_dump(made.trace.bytes, finding->offset));
     }
     if (options_.stop_at_difference && result.differences != 0) break;
   }
   return result;
 }
 
-std::string packet_dump(const std::vector<std::byte>& trace, uint64_t offset) {
+std::string packet_dump(const std::vector<std::byte>& trace, std::optional<uint64_t> around) {
   std::vector<std::string> lines;
   size_t place = 0;  // of the line at `offset`
+  const uint64_t offset = around.value_or(0);
   pt::PacketReader reader(trace);
   pt::Packet packet;
   while (reader.offset() < trace.size()) {
@@ -203,7 +284,7 @@ std::string packet_dump(const std::vector<std::byte>& trace, uint64_t offset) {
   const size_t end =
       std::min(lines.size(), std::max(place, begin + kPacketsBefore) + kPacketsAfter);
   std::string dump;
-  for (size_t i = begin; i < end; ++i) dump += lines[i];
+  for (size_t i = around ? begin : 0; i < (around ? end : lines.size()); ++i) dump += lines[i];
   return dump;
 }
 

@@ -18,7 +18,7 @@
 namespace auxtrail::decode::testing {
 
 struct Finding {
-  const char* explained = nullptr;  // the name of the reason why this is no fault
+  std::string explained;  // the name of the reason why this is no fault; empty: it is one
   std::string what;
   std::string shown;    // both flows around the place, side by side
   uint64_t offset = 0;  // near which packets it is, as far as is known
@@ -42,6 +42,8 @@ std::unique_ptr<Comparison> compare_decoders(DecoderPool::Factory left, DecoderP
                                              bool with_blocks);
 // libipt's instruction decoder against its block decoder: shows where the oracle is of two minds.
 std::unique_ptr<Comparison> compare_oracles();
+// flow::FlowDecoder against libipt's block decoder.
+std::unique_ptr<Comparison> compare_flow(const BlockComparison& how);
 
 class Differential {
  public:
@@ -51,6 +53,7 @@ class Differential {
     uint64_t count = 1000;
     bool stop_at_difference = true;
     size_t max_reports = 1;
+    std::string doubt;  // explanations with this in their name are not believed
   };
   struct Result {
     uint64_t cases = 0;
@@ -74,8 +77,11 @@ class Differential {
   std::vector<std::unique_ptr<Comparison>> comparisons_;
 };
 
-// The packets around `offset`, one per line.
-std::string packet_dump(const std::vector<std::byte>& trace, uint64_t offset);
+// The packets around an offset, or all, one per line.
+std::string packet_dump(const std::vector<std::byte>& trace,
+                        std::optional<uint64_t> around = std::nullopt);
+
+std::string text(const flow::Event& event);
 
 // The flows side by side around the records that differ.
 template <class Record>

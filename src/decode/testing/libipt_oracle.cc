@@ -123,7 +123,8 @@ class Flow {
 
   void decode() {
     int status = Api::sync_forward(decoder_);
-    if (status == -pte_eos) return flow_.error(Status::kNoSync, 0);
+    if (status == -pte_eos) return;
+    record_sync();
     for (;;) {
       while (status >= 0) {
         status = events(status);
@@ -136,6 +137,7 @@ class Flow {
       if (status < 0) flow_.error(status_of(status), offset());
       status = resync();
       if (status == -pte_eos) return;
+      record_sync();
     }
   }
 
@@ -169,6 +171,11 @@ class Flow {
     if (status == -pte_eos) return status;
     if (Api::sync_offset(decoder_, &after) < 0 || (was_synced && after <= before)) return -pte_eos;
     return status;
+  }
+
+  void record_sync() {
+    uint64_t value = 0;
+    if (Api::sync_offset(decoder_, &value) >= 0) flow_.sync(value);
   }
 
   [[nodiscard]] uint64_t offset() const {
@@ -346,7 +353,7 @@ flow::Status status_of(int pt_status) {
     case pte_overflow:
       return Status::kOverflow;
     default:
-      return Status::kNoSync;  // an internal one: no decoder of ours has it
+      return Status::kInternal;
   }
 }
 

@@ -73,7 +73,7 @@ class SimulatedWalk {
   void move_to_cr3(const SimInsn& insn);
   void begin_transaction(const SimInsn& insn);
   void fall_through(const SimInsn& insn);
-  uint32_t return_target(const SimInsn& insn);
+  uint32_t return_target();
 
   void interrupt();
   void abort_transaction();
