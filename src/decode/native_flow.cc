@@ -108,6 +108,7 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   flow_.emplace(config_, trace_, *program_.memory);
   assembler_.summary().bytes = trace.size();
   walk_options_.skips_psb = true;
+  walk_options_.compressed_returns = config.return_compression;
   walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
   if (code.changes()) walk_options_.clock = &flow_->events().clock();
@@ -155,6 +156,7 @@ std::optional<uint64_t> NativeFlow::now() const {
 
 bool NativeFlow::walk() {
   if (config_.errata.bdm64 && flow_->speculative()) return false;  // it must see every block there
+  if (flow_->mode() == flow::ExecMode::kUnknown) return false;     // there is no graph for that
   WalkState state;
   state.offset = flow_->offset();
   state.ip = flow_->ip();
