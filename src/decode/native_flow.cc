@@ -112,7 +112,6 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
   if (code.changes()) walk_options_.clock = &flow_->events().clock();
-  if (program_.walker != nullptr) program_.walker->begin(consumer, base_offset_);
 }
 
 void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
@@ -125,7 +124,6 @@ void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
   flow_->return_stack() = stack;
   if (walk_options_.clock != nullptr) walk_options_.clock = &flow_->events().clock();
   futile_offset_ = std::numeric_limits<size_t>::max();
-  if (program_.walker != nullptr) program_.walker->begin(consumer_, base_offset_);
 }
 
 bool NativeFlow::step() {
@@ -145,8 +143,16 @@ bool NativeFlow::step() {
     case flow::FlowItemKind::kEnd:
       break;
   }
+  tell_missing_psb();
   if (flow_->tracing()) assembler_.end();
   return false;
+}
+
+// The flow decoder is silent about a trace that it can't begin in.
+void NativeFlow::tell_missing_psb() {
+  const DecodeSummary& sum = assembler_.summary();
+  if (base_offset_ != 0 || sum.first_ip || sum.error_count() != 0) return;
+  if (!pt::PacketReader(trace_).sync_forward()) assembler_.add_error(ErrorCause::kNoPsb, 0);
 }
 
 std::optional<uint64_t> NativeFlow::now() const {
@@ -170,6 +176,10 @@ bool NativeFlow::walk() {
   state.executed_ip = assembler_.last_ip();
   walk_options_.mode_bits = mode_bits_of(flow_->mode());
 
+  // Other flows may use the walker in between, and hints are of one mode's graph.
+  if (flow_->mode() != walked_mode_) flow_->return_stack().forget_hints();
+  walked_mode_ = flow_->mode();
+  program_.walker->begin(consumer_, base_offset_);
   WalkTotals totals;
   std::optional<Branch> last;
   const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,
@@ -245,7 +255,6 @@ void NativeFlow::show(const image::CodeMap& code) {
   program_ = program;
   flow_->set_code(*program_.memory);
   flow_->return_stack().forget_hints();  // they are another graph's
-  if (program_.walker != nullptr) program_.walker->begin(consumer_, base_offset_);
 }
 
 // The code as it was when the flow came here.
