@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "decode/libipt_decoder.h"
+#include "decode/decoder_config.h"
 
 namespace auxtrail::analysis {
 namespace {
@@ -36,7 +36,7 @@ SampleWalk::SampleWalk(Recording& recording, WalkOptions options)
       options_(std::move(options)),
       history_({.blocks = options_.blocks, .errors = true}),
       filters_(filters_of(recording.reader())) {
-  if (options_.decode) decoder_ = decode::make_libipt_decoder(recording.trace_config());
+  if (options_.decode) decoder_ = decode::make_decoder(options_.decoder, recording.trace_config());
 }
 
 SampleWalk::~SampleWalk() = default;

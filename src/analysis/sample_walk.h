@@ -73,6 +73,7 @@ struct WalkOptions {
   bool blocks = false;     // histories hold their blocks too
   bool overlaps = false;   // find out what of a history was seen before
   bool full_trace = true;  // decode AUXTRACE records too
+  decode::DecoderKind decoder = decode::DecoderKind::kNative;
   ProgressCallback progress{};
 };
 

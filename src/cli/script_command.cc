@@ -29,6 +29,7 @@ struct ScriptOptions {
 
 void add_options(CLI::App& app, ScriptOptions& options) {
   add_reading_options(app, options.reading);
+  add_decoder_option(app, options.reading.decoder);
   app.add_option("-F,--fields", options.fields,
                  fmt::format("What to print, joined by commas, some of:\n{}.\nWith + or - before "
                              "every name: the default, changed.",
@@ -130,6 +131,7 @@ int run_script(const Arguments& arguments) {
   BranchPrinter branches(branch_text, out);
   analysis::SampleWalk walk(*recording, {.decode = fields->needs_history() || full_trace,
                                          .full_trace = full_trace,
+                                         .decoder = options.reading.decoder,
                                          .progress = [&bar](double done) { bar.update(done); }});
   fmt::memory_buffer lines;
   walk.run(

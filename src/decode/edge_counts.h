@@ -69,8 +69,8 @@ class EdgeOutput {
 
   explicit EdgeOutput(const CodeGraph& graph)
       : graph_(graph),
-        counts_(graph.max_records()),
-        targets_(graph.max_records()),
+        counts_(ReservedArray<Count>::exactly(graph.max_records())),
+        targets_(ReservedArray<Target>::exactly(graph.max_records())),
         others_(kFirstSlots) {}
 
   [[gnu::always_inline]] inline void conditional(const GraphNode& node, const GraphRecord* records,

@@ -109,6 +109,7 @@ class GraphWalk {
 
   CodeGraph& graph_;
   flow::ReturnStack* stack_ = nullptr;
+  bool compressed_returns_ = true;
   Output& output_;
   WalkTotals totals_;
   TntMemo memo_;
@@ -300,7 +301,7 @@ Link GraphWalk<Output>::take_bits(Link link, uint64_t bits, unsigned& count) {
         continue;
       }
       case NodeKind::kReturn:
-        if (((bits >> (left - 1)) & 1) == 0) break;
+        if (!compressed_returns_ || ((bits >> (left - 1)) & 1) == 0) break;
         if (stack_->size() == 0 && graph_.nodes()[index_of(link)].push_count == 0) break;
         --left;
         link = step_return(link);
@@ -458,6 +459,7 @@ template <typename Output>
 bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions& options,
                             flow::ReturnStack& stack, WalkState& state) {
   stack_ = &stack;
+  compressed_returns_ = options.compressed_returns;
   const auto* begin = reinterpret_cast<const uint8_t*>(trace.data());
   const uint8_t* end = begin + trace.size();
   const uint8_t* position = begin + state.offset;

@@ -36,6 +36,12 @@ class BranchHistory : public decode::FlowConsumer {
   [[nodiscard]] std::span<const decode::Block> blocks() const { return blocks_; }
   [[nodiscard]] std::span<const decode::DecodeError> errors() const { return errors_; }
 
+  [[nodiscard]] unsigned wants() const override {
+    return decode::kWantsBranches | (options_.blocks ? decode::kWantsBlocks : 0U);
+  }
+  void on_branches(std::span<const decode::Branch> branches) override {
+    branches_.insert(branches_.end(), branches.begin(), branches.end());
+  }
   void on_branch(const decode::Branch& branch) override { branches_.push_back(branch); }
   void on_block(const decode::Block& block) override {
     if (options_.blocks) blocks_.push_back(block);
