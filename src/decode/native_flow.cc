@@ -144,7 +144,13 @@ bool NativeFlow::step() {
       break;
   }
   tell_missing_psb();
-  if (flow_->tracing()) assembler_.end();
+  if (flow_->tracing()) {
+    // The flow decoder reads no packet that the trace's end cuts.
+    if (flow_->offset() < trace_.size()) {
+      assembler_.add_error(ErrorCause::kTruncated, flow_->offset() + base_offset_);
+    }
+    assembler_.end();
+  }
   return false;
 }
 
@@ -246,7 +252,8 @@ void NativeFlow::on_error(const flow::FlowItem& item) {
   // The address that the flow went to is known even if no code is.
   if (lacks_code && item.ip != 0) assembler_.on_unknown_code(item.ip);
   assembler_.add_error(cause_of(item.error), item.offset + base_offset_);
-  if (item.lost_sync) assembler_.skip_to(item.offset + base_offset_);
+  // Wherever the flow goes on: what the packets in between say is lost.
+  assembler_.skip_to(item.offset + base_offset_);
 }
 
 void NativeFlow::show(const image::CodeMap& code) {
