@@ -292,6 +292,28 @@ TEST_F(HandMadeTest, NoPsbIsAnError) {
   }
 }
 
+TEST_F(HandMadeTest, TruncatedPacketIsAnError) {
+  const Arguments words = files(on().tip(0x1000).raw({0x6d, 0x00, 0x10}), "\xff\xe0");
+  for (const char* decoder : {"native", "libipt"}) {
+    const Outcome outcome = decode(joined(words, {"--decoder", decoder}));
+    EXPECT_EQ(outcome.status, 1) << decoder;
+    EXPECT_THAT(outcome.err, HasSubstr("1 decode errors: truncated packet")) << decoder;
+  }
+}
+
+// Where a branch led that no packet decides is unknown, whatever address comes next.
+TEST_F(HandMadeTest, NoBranchOutOfAnError) {
+  const PacketBytes trace = on().tip(0x1002).fup(0x1002).pgd_no_ip();
+  const Arguments words = files(trace, std::string_view("\x74\x00\x90\x90", 4));  // je +0; nop
+  const Outcome outcome = decode(joined(words, {"--branches"}));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, StartsWith("0 1000 tr strt\n"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("jcc")));
+  const auto json = nlohmann::json::parse(decode(joined(words, {"--json"})).out);
+  EXPECT_EQ(json["branches"], 0);
+  EXPECT_EQ(json["branches_not_taken"], 0) << "nor is it known that it did not";
+}
+
 TEST_F(HandMadeTest, UnknownCpuIsAWarning) {
   const Arguments words = files(on().tnt("T").pgd(0x5000), kReturnTwice);
   const Outcome outcome = decode(joined(words, {"--cpu", "6/255"}));

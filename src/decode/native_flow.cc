@@ -109,6 +109,10 @@ bool NativeFlow::step() {
   if (piece_.goes_on) {
     assembler_.resolve(flow_->ip());
   } else {
+    // The flow decoder reads no packet that the trace's end cuts.
+    if (flow_->offset() < trace_.size()) {
+      assembler_.add_error(ErrorCause::kTruncated, flow_->offset() + piece_.offset);
+    }
     assembler_.end();
   }
   return false;
@@ -223,7 +227,8 @@ void NativeFlow::on_error(const flow::FlowItem& item) {
   // The address that the flow went to is known even if no code is.
   if (lacks_code && item.ip != 0) assembler_.on_unknown_code(item.ip);
   assembler_.add_error(cause_of(item.error), item.offset + piece_.offset);
-  if (item.lost_sync) assembler_.skip_to(item.offset + piece_.offset);
+  // Wherever the flow goes on: what the packets in between say is lost.
+  assembler_.skip_to(item.offset + piece_.offset);
 }
 
 void NativeFlow::show(const image::CodeMap& code) {
