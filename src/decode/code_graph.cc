@@ -20,16 +20,18 @@ constexpr size_t kMaxInsnBytes = 15;
 // One node in the making.
 struct CodeGraph::Builder {
   struct Step {
-    Branch branch;
-    uint32_t instructions = 0;
-    uint8_t length = 0;
-    bool pushes = false;
+    uint64_t from;
+    uint64_t to;
+    BranchKind kind;
+    uint32_t instructions;
+    uint8_t length;
+    bool pushes;
   };
 
   uint64_t ip = 0;
   NodeKind kind = NodeKind::kStop;
   uint32_t instructions = 0;
-  std::array<Step, kMaxPath + 1> steps{};
+  std::array<Step, kMaxPath + 1> steps;  // only step_count of them are set
   size_t step_count = 0;
 
   void add(const flow::Instruction& insn, uint64_t from, BranchKind branch_kind, uint64_t to,
@@ -37,8 +39,7 @@ struct CodeGraph::Builder {
     const bool is_call =
         branch_kind == BranchKind::kCallIndirect ||
         (branch_kind == BranchKind::kCall && insn.relative != 0);  // else it reads its own address
-    steps[step_count++] = {
-        {from, to, branch_kind, false}, block_instructions, insn.length, is_call};
+    steps[step_count++] = {from, to, branch_kind, block_instructions, insn.length, is_call};
   }
 };
 
@@ -172,7 +173,7 @@ Link CodeGraph::store(const Builder& built) {
   for (size_t i = 0; i < built.step_count; ++i) {
     const Builder::Step& step = built.steps[i];
     GraphRecord& record = records_[record_count_++];
-    record.branch = step.branch;
+    record.branch = {step.from, step.to, step.kind, false};
     record.instructions = static_cast<uint16_t>(step.instructions);
     record.length = step.length;
     record.pushes = step.pushes;

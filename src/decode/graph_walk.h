@@ -105,7 +105,7 @@ class GraphWalk {
     uint64_t ip = 0;
     Link link = 0;
   };
-  static constexpr size_t kKnown = 4096;
+  static constexpr size_t kKnown = 1024;
 
   CodeGraph& graph_;
   flow::ReturnStack* stack_ = nullptr;

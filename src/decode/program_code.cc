@@ -2,11 +2,10 @@
 #include "decode/program_code.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 
 namespace auxtrail::decode {
 namespace {
@@ -20,14 +19,18 @@ Mapping map_file(const std::string& path) {
   return address == MAP_FAILED ? Mapping() : Mapping(address, size);
 }
 
-// Equal texts mean equal code.
+// Equal strings mean equal code. Bytes, not text: there may be very many sections.
 std::string describe(const image::CodeMap& code) {
-  std::string text;
+  std::string bytes;
+  const std::string* file = nullptr;
   for (const image::CodeSection& section : code.sections) {
-    fmt::format_to(std::back_inserter(text), "{:x} {:x} {:x} {}\n", section.address,
-                   section.size_bytes, section.offset, section.file);
+    const std::array<uint64_t, 3> numbers = {section.address, section.size_bytes, section.offset};
+    bytes.append(reinterpret_cast<const char*>(numbers.data()), sizeof numbers);
+    if (file == nullptr || *file != section.file) bytes += section.file;
+    bytes += '\0';
+    file = &section.file;
   }
-  return text;
+  return bytes;
 }
 
 }  // namespace
@@ -63,13 +66,18 @@ std::shared_ptr<ProgramCode> ProgramCache::get(const image::CodeMap& code) {
 
 std::shared_ptr<ProgramCode> ProgramCache::build(const image::CodeMap& code) {
   auto program = std::make_shared<ProgramCode>();
+  std::shared_ptr<const Mapping> mapping;
+  const std::string* path = nullptr;
   for (const image::CodeSection& section : code.sections) {
-    const auto mapping = file(section.file);
+    if (path == nullptr || *path != section.file) {
+      mapping = file(section.file);
+      program->files_.push_back(mapping);
+    }
+    path = &section.file;
     if (section.offset >= mapping->size_bytes()) continue;
     const auto bytes = mapping->bytes().subspan(section.offset);
     const size_t size = std::min<uint64_t>(section.size_bytes, bytes.size());
     program->memory_.add(section.address, {reinterpret_cast<const uint8_t*>(bytes.data()), size});
-    program->files_.push_back(mapping);
   }
   return program;
 }

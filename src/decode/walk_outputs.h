@@ -66,7 +66,7 @@ class BranchBuffer {
   }
 
  private:
-  static constexpr size_t kCapacity = 2048;
+  static constexpr size_t kCapacity = 512;
   void flush_but_last() {
     const Branch newest = take_last();
     flush();
