@@ -8,7 +8,8 @@ tree, the recorder's included; wall time is told beside it. Figures of the recor
 bits per branch, how windows ended, bytes per second) come from the summary of `auxtrail record` and from
 `auxtrail verify --json`.
 
-Other parts: `history`, the table of history_table.py, and `micro`, the Google Benchmark programs.
+Other parts: `history`, the table of history_table.py; `decode`, decoding against libipt (decoding.py); and `micro`, the
+Google Benchmark programs.
 
 Everything printed is also written to the output file: {"results": [{"name", "value", "unit", "peer"}]}.
 """
@@ -23,13 +24,14 @@ import statistics
 import subprocess
 import sys
 
+import decoding
 import history_table
 import tools
 import workloads
 from measuring import Results, Run, decode, geometric_mean
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-PARTS = ("costs", "history", "micro")
+PARTS = ("costs", "history", "decode", "micro")
 
 
 class Measurement:
@@ -170,6 +172,7 @@ def parse():
     parser.add_argument("--only", default="", help="workloads, separated by commas")
     parser.add_argument("--tools", default="", help="tools whose name contains one of these words, separated by commas")
     parser.add_argument("--history-rounds", type=int, default=3, help="rounds of the history table")
+    parser.add_argument("--decode-rounds", type=int, default=3, help="rounds of decoding against libipt")
     parser.add_argument("--parts", default=",".join(PARTS), help="what to measure (%(default)s)")
     arguments = parser.parse_args()
     arguments.parts = arguments.parts.split(",")
@@ -217,6 +220,8 @@ def main():
         ok &= run_costs(arguments, binary, work, results)
     if "history" in arguments.parts:
         ok &= history_table.run(workloads.one_second(work / "inputs"), binary, work, arguments.history_rounds, results)
+    if "decode" in arguments.parts:
+        ok &= decoding.run(arguments.build, binary, work, arguments.decode_rounds, results)
     if "micro" in arguments.parts:
         run_micro(arguments.build, results)
     results.write(arguments.output)
