@@ -39,7 +39,7 @@ struct CodeGraph::Builder {
         branch_kind == BranchKind::kCallIndirect ||
         (branch_kind == BranchKind::kCall && insn.relative != 0);  // else it reads its own address
     steps[step_count++] = {
-        {from, to, branch_kind, false}, block_instructions, insn.length, is_call};
+        {from, to, branch_kind, false, insn.length}, block_instructions, insn.length, is_call};
   }
 };
 
@@ -120,6 +120,8 @@ Link CodeGraph::make_node(uint64_t ip) {
         built.kind = NodeKind::kContinue;
         return store(built);
       case InsnClass::kCondJump:
+        // Both ways are one, and count as not taken: see BranchAssembler.
+        if (insn.relative == 0) break;
         built.add(insn, ip, BranchKind::kConditional, target, block_instructions);
         built.kind = NodeKind::kConditional;
         return store(built);

@@ -71,7 +71,8 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   walk_options_.skips_psb = true;
   walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
-  if (code.changes()) walk_options_.clock = &flow_->events().clock();
+  wants_times_ = (consumer.wants() & kWantsTimes) != 0;
+  if (code.changes() || wants_times_) walk_options_.clock = &flow_->events().clock();
   if (program_.walker != nullptr) program_.walker->begin(consumer, piece_.offset);
 }
 
@@ -79,10 +80,12 @@ void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
   const flow::ReturnStack stack = flow_->return_stack();
   assembler_.summary().ends_open = false;
   assembler_.summary().bytes += trace.size();
+  const uint64_t cycles = flow_->events().clock().moment().cycles;
   trace_ = trace;
   piece_.offset = offset;
   flow_.emplace(config_, trace_, *program_.memory);
   flow_->return_stack() = stack;
+  flow_->events().clock().count_from(cycles);
   if (walk_options_.clock != nullptr) walk_options_.clock = &flow_->events().clock();
   futile_offset_ = std::numeric_limits<size_t>::max();
   if (program_.walker != nullptr) program_.walker->begin(consumer_, piece_.offset);
@@ -92,7 +95,9 @@ bool NativeFlow::step() {
   follow_time();
   if (program_.walker != nullptr && flow_->ready() && walk()) return true;
   flow::FlowItem item;
-  switch (flow_->next(item)) {
+  const flow::FlowItemKind kind = flow_->next(item);
+  if (wants_times_) assembler_.set_time(flow_->moment());
+  switch (kind) {
     case flow::FlowItemKind::kBlock:
       on_block(item.block);
       return true;
@@ -135,6 +140,8 @@ bool NativeFlow::walk() {
   state.executed_ip = assembler_.last_ip();
   walk_options_.mode_bits = mode_bits_of(flow_->mode());
 
+  if (wants_times_) program_.walker->begin_at(assembler_.time());
+
   WalkTotals totals;
   std::optional<Branch> last;
   const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,
@@ -149,10 +156,10 @@ bool NativeFlow::walk() {
   summary.blocks += totals.taken + totals.not_taken + (last ? 1 : 0);
   summary.gaps += totals.gaps;
   std::optional<BranchAssembler::Ending> pending;
-  if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip};
-  assembler_.walked(state.executed_ip, pending);
+  if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip, last->length};
   flow_->events().skip_to(state.offset, state.last_ip);
   flow_->moved(state.ip, state.tnt, state.tnt_bits);
+  assembler_.walked(state.executed_ip, pending, program_.walker->last_time(), flow_->moment());
   return true;
 }
 
@@ -162,7 +169,8 @@ void NativeFlow::on_block(const flow::FlowBlock& block) {
   const auto kind = branch_kind(block.last);
   if (kind) {
     const bool conditional = *kind == BranchKind::kConditional;
-    ending = {block.last_ip, conditional ? block.last_ip + block.last.length : 0, *kind, 0};
+    const uint8_t length = block.last.length;
+    ending = {block.last_ip, conditional ? block.last_ip + length : 0, *kind, 0, length};
   }
   assembler_.on_block({block.first_ip, block.last_ip, block.instructions}, ending);
 }

@@ -53,6 +53,7 @@ void FlowDecoder::moved(uint64_t ip, uint64_t tnt, unsigned tnt_bits) {
   uint32_t lost_mtc = 0;
   uint32_t lost_cyc = 0;
   has_tsc_ = events_.time(tsc_, lost_mtc, lost_cyc);
+  moment_ = events_.clock().moment();
   if (tnt_bits == 0) return;
   // The rest of a packet is an event that was fetched already.
   has_event_ = true;
@@ -63,6 +64,7 @@ void FlowDecoder::moved(uint64_t ip, uint64_t tnt, unsigned tnt_bits) {
   event_.small = static_cast<uint16_t>(tnt_bits);
   event_.has_tsc = has_tsc_;
   event_.tsc = tsc_;
+  event_.cycles = moment_.cycles;
   phase_ = Phase::kProceed;
 }
 
@@ -167,6 +169,7 @@ void FlowDecoder::consume() {
   blocks_without_event_ = 0;
   has_tsc_ = event_.has_tsc;
   tsc_ = event_.tsc;
+  moment_ = {event_.tsc, event_.cycles, event_.has_tsc};
   set_anchor(event_);
   events_.settle();
 }
