@@ -95,7 +95,10 @@ class BranchAssembler {
       resolve(to);
       emit({last_ip_, 0, BranchKind::kTraceEnd, true});
     } else if (pending_) {
-      emit({pending_->from, to, pending_->kind, true, pending_->length}, pending_time_);
+      // Without a TNT bit of its own it was the end of tracing that told of it.
+      const bool has_bit = pending_->kind == BranchKind::kConditional;
+      emit({pending_->from, to, pending_->kind, true, pending_->length},
+           has_bit ? pending_time_ : now_);
     } else {
       emit({last_ip_, 0, BranchKind::kTraceEnd, true});
     }
@@ -161,13 +164,11 @@ class BranchAssembler {
 
   // For the fast walk, which delivers branches by itself: the last one that it executed, and
   // whether where it led is still to be told here.
-  // `pending_time` is when that branch was, `now` when the walk ended.
-  void walked(uint64_t last_ip, const std::optional<Ending>& pending,
-              const pt::Moment& pending_time, const pt::Moment& now) {
+  // `now` is when that branch was, and the time until a packet tells another.
+  void walked(uint64_t last_ip, const std::optional<Ending>& pending, const pt::Moment& now) {
     last_ip_ = last_ip;
     pending_ = pending;
-    pending_time_ = pending_time;
-    now_ = now;
+    pending_time_ = now_ = now;
     told_.reset();
   }
 

@@ -159,7 +159,8 @@ bool NativeFlow::walk() {
   if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip, last->length};
   flow_->events().skip_to(state.offset, state.last_ip);
   flow_->moved(state.ip, state.tnt, state.tnt_bits);
-  assembler_.walked(state.executed_ip, pending, program_.walker->last_time(), flow_->moment());
+  if (wants_times_) flow_->set_moment(program_.walker->last_time());
+  assembler_.walked(state.executed_ip, pending, flow_->moment());
   return true;
 }
 

@@ -14,6 +14,22 @@ pt::TraceConfig without_ticks(pt::TraceConfig config) {
   return config;
 }
 
+// Whether it says where the flow went, not what was around it.
+bool decides_flow(const Event& event) {
+  switch (event.kind) {
+    case EventKind::kTnt:
+    case EventKind::kTip:
+    case EventKind::kEnabled:
+    case EventKind::kDisabled:
+    case EventKind::kAsyncDisabled:
+    case EventKind::kAsyncBranch:
+    case EventKind::kOverflow:
+      return !event.status_update;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 FlowDecoder::FlowDecoder(const pt::TraceConfig& config, std::span<const std::byte> trace,
@@ -128,6 +144,7 @@ FlowItemKind FlowDecoder::synchronize(FlowItem& item, bool& done) {
     return FlowItemKind::kEnd;
   }
   if (status == Status::kOk) status = start();
+  moment_ = events_.clock().moment();
   if (status == Status::kOk) return FlowItemKind::kEnd;
   done = true;
   fill_error(item, status, FlowStage::kSync);
@@ -169,7 +186,7 @@ void FlowDecoder::consume() {
   blocks_without_event_ = 0;
   has_tsc_ = event_.has_tsc;
   tsc_ = event_.tsc;
-  moment_ = {event_.tsc, event_.cycles, event_.has_tsc};
+  if (decides_flow(event_)) moment_ = {event_.tsc, event_.cycles, event_.has_tsc};
   set_anchor(event_);
   events_.settle();
 }

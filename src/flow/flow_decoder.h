@@ -93,6 +93,8 @@ class FlowDecoder {
   // The time of the packet that decided what the flow did last; of a TNT packet from its first bit
   // on, where time() waits for the last one.
   [[nodiscard]] const pt::Moment& moment() const { return moment_; }
+  // For whoever moved() the flow: the packet that he used last may be older than the clock.
+  void set_moment(const pt::Moment& moment) { moment_ = moment; }
   [[nodiscard]] size_t offset() const { return events_.offset(); }
   // Whether tracing is on where the flow is. At kEnd: the trace ends in the middle of things.
   [[nodiscard]] bool tracing() const { return enabled_; }
