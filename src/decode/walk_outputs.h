@@ -245,9 +245,10 @@ class TimedOutput : public FullOutput {
  public:
   static constexpr bool kTellsTimes = true;
 
-  // The time when a walk begins.
-  void begin_at(const pt::Moment& now) {
-    waits_ = false;
+  // The time when a walk begins, and that of the packet that comes next if no other is told.
+  void begin_at(const pt::Moment& now, const pt::Moment& next) {
+    waits_ = next != now;
+    waiting_ = next;
     newest_ = now;
     buffer_.add_time(now, 0);
   }

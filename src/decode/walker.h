@@ -55,7 +55,7 @@ class OutputWalker : public Walker {
     last_part_ = part.get();
     if constexpr (!std::is_same_v<Output, EdgeOutput>)
       part->output.set_consumer(*consumer_, base_offset_);
-    if constexpr (Output::kTellsTimes) part->output.begin_at(now_);
+    if constexpr (Output::kTellsTimes) part->output.begin_at(now_, options.clock->moment());
     const WalkTotals before = part->walk.totals();
     const bool went = part->walk.run(trace, options, stack, state);
     totals = part->walk.totals();
