@@ -82,6 +82,9 @@ class FullTrace::Runner : public decode::CodeTimeline, public decode::FlowConsum
     return {&code_, std::min(next_switch_ns, next_change_ns)};
   }
 
+  [[nodiscard]] unsigned wants() const override {
+    return decode::kWantsBranches | decode::kWantsBlocks;
+  }
   void on_branch(const decode::Branch& branch) override { visitor_->on_branch(here(), branch); }
   void on_block(const decode::Block& block) override { visitor_->on_block(here(), block); }
   void on_error(const decode::DecodeError& error) override { visitor_->on_error(here(), error); }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -27,6 +28,12 @@ class ReservedArray {
       data_ = static_cast<T*>(memory);
       return;
     }
+  }
+  // All of it, or std::bad_alloc.
+  static ReservedArray exactly(size_t count) {
+    ReservedArray array(count);
+    if (array.size() != count) throw std::bad_alloc();
+    return array;
   }
   ReservedArray(ReservedArray&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

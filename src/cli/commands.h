@@ -16,6 +16,7 @@ int run_record(const Arguments& arguments);
 int run_report(const Arguments& arguments);
 int run_script(const Arguments& arguments);
 int run_dump(const Arguments& arguments);
+int run_decode(const Arguments& arguments);
 int run_verify(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
 

@@ -14,6 +14,7 @@
 
 #include "analysis/testing/traced_file.h"
 #include "base/unique_fd.h"
+#include "cli/testing/run_command.h"
 #include "perfdata/reader.h"
 #include "perfdata/testing/command.h"
 #include "perfdata/testing/synthetic.h"
@@ -25,47 +26,12 @@ using analysis::testing::kTracedTaken;
 using analysis::testing::traced_file;
 using analysis::testing::traced_samples;
 using perfdata::testing::ScratchDirectory;
+using testing::Command;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-using Command = int (*)(const Arguments&);
-
-struct Outcome {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string contents(int fd) {
-  std::string text(static_cast<size_t>(::lseek(fd, 0, SEEK_END)), '\0');
-  const ssize_t count = ::pread(fd, text.data(), text.size(), 0);
-  text.resize(count < 0 ? 0 : static_cast<size_t>(count));
-  return text;
-}
-
-// Runs the command in this process, with `stdout_fd` for its stdout.
-Outcome run_into(Command command, const Arguments& arguments, int stdout_fd) {
-  const UniqueFd err(::memfd_create("stderr", MFD_CLOEXEC));
-  std::fflush(nullptr);
-  const UniqueFd old_out(::dup(STDOUT_FILENO));
-  const UniqueFd old_err(::dup(STDERR_FILENO));
-  ::dup2(stdout_fd, STDOUT_FILENO);
-  ::dup2(err.get(), STDERR_FILENO);
-  Outcome outcome;
-  outcome.status = command(arguments);
-  std::fflush(nullptr);
-  ::dup2(old_out.get(), STDOUT_FILENO);
-  ::dup2(old_err.get(), STDERR_FILENO);
-  outcome.err = contents(err.get());
-  return outcome;
-}
-
-Outcome run(Command command, const Arguments& arguments) {
-  const UniqueFd out(::memfd_create("stdout", MFD_CLOEXEC));
-  Outcome outcome = run_into(command, arguments, out.get());
-  outcome.out = contents(out.get());
-  return outcome;
-}
+using testing::Outcome;
+using testing::run;
+using testing::run_into;
 
 struct Invocation {
   const char* name;
@@ -77,10 +43,13 @@ void PrintTo(const Invocation& invocation, std::ostream* out) { *out << invocati
 const std::vector<Invocation> kInvocations = {
     {"verify", run_verify, {}},
     {"verify_json", run_verify, {"--json"}},
+    {"verify_libipt", run_verify, {"--decoder=libipt"}},
     {"report", run_report, {}},
+    {"report_libipt", run_report, {"--decoder=libipt"}},
     {"report_json", run_report, {"--json", "--sort", "comm,tid,dso,sym,line"}},
     {"script", run_script, {}},
     {"script_branches", run_script, {"-F", "ip,sym,symoff,dso,brstack,brstacksym,brlist"}},
+    {"script_libipt", run_script, {"-F", "ip,brlist", "--decoder=libipt"}},
     {"dump", run_dump, {}},
     {"dump_packets", run_dump, {"--packets", "--records", "--header"}},
 };
@@ -264,9 +233,13 @@ TEST_F(FileTest, ReportShowsTheFunctions) {
 TEST_F(FileTest, LossesAreSaidAtTheEnd) {
   const std::string path = write(traced_file(traced_samples(3), false));
   for (Command command : {run_report, run_verify}) {
-    EXPECT_THAT(run(command, {"-i", path}).err, HasSubstr("warning: 3 decode errors"));
+    const Arguments words = {"-i", path, "--decoder=libipt"};
+    EXPECT_THAT(run(command, words).err, HasSubstr("warning: 3 decode errors"));
+    // Ours goes on behind each of them, and meets more.
+    EXPECT_THAT(run(command, {"-i", path}).err, HasSubstr("decode errors: no code at the address"));
   }
-  EXPECT_THAT(run(run_script, {"-i", path, "-F", "brstack"}).err, HasSubstr("3 decode errors"));
+  EXPECT_THAT(run(run_script, {"-i", path, "-F", "brstack"}).err,
+              HasSubstr("decode errors: no code at the address"));
 }
 
 // The kernel's samples of a thread that is going away; perf prints it so, too.

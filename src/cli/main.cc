@@ -24,6 +24,7 @@ constexpr Subcommand kSubcommands[] = {
     {"script", run_script,
      "print every sample as text (-F +brlist: with the branches that led up to it)"},
     {"dump", run_dump, "print the records of a perf.data file, and the Intel PT packets in them"},
+    {"decode", run_decode, "decode a raw Intel PT trace: branches, instructions, events, totals"},
     {"verify", run_verify, "decode every sample and check that its history leads up to it"},
     {"doctor", run_doctor, "show what this machine offers for recording, and how to mend the rest"},
 };

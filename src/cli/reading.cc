@@ -11,6 +11,15 @@ void add_reading_options(CLI::App& app, ReadingOptions& options) {
   app.add_option("--symfs", options.symfs, "Look for all programs and libraries below this folder");
 }
 
+void add_decoder_option(CLI::App& app, decode::DecoderKind& kind) {
+  const auto choose = [&kind](const std::string& name) {
+    kind = name == "libipt" ? decode::DecoderKind::kLibipt : decode::DecoderKind::kNative;
+  };
+  app.add_option_function<std::string>("--decoder", choose,
+                                       "Who decodes: native, or libipt (native)")
+      ->check(CLI::IsMember({"native", "libipt"}));
+}
+
 std::optional<int> parse_command_line(CLI::App& app, const Arguments& arguments,
                                       std::string_view command) {
   try {

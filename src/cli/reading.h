@@ -9,6 +9,7 @@
 
 #include "analysis/recording.h"
 #include "cli/commands.h"
+#include "decode/branch_decoder.h"
 
 namespace auxtrail::cli {
 
@@ -18,10 +19,14 @@ inline constexpr int kStatusUsage = 2;
 struct ReadingOptions {
   std::string input = "perf.data";
   std::string symfs;
+  decode::DecoderKind decoder = decode::DecoderKind::kNative;  // if the command decodes
 };
 
 // -i/--input and --symfs.
 void add_reading_options(CLI::App& app, ReadingOptions& options);
+
+// --decoder=native|libipt.
+void add_decoder_option(CLI::App& app, decode::DecoderKind& kind);
 
 // Parses. A value is the exit status with which the command must end now: help was printed, or the
 // command line was wrong and a message says so.

@@ -126,6 +126,7 @@ nlohmann::ordered_json to_json(const EventProfile& profile, const std::vector<So
 
 void add_options(CLI::App& app, ReportOptions& options) {
   add_reading_options(app, options.reading);
+  add_decoder_option(app, options.reading.decoder);
   app.add_option("-s,--sort", options.sort,
                  "What the rows stand for, joined by commas: sym, dso, line, comm, pid, tid\n"
                  "(sym,dso)");
@@ -176,9 +177,10 @@ int run_report(const Arguments& arguments) {
 
   ProgressBar bar("Decoding", true);
   analysis::Profile profile(*recording, std::move(*keys));
-  analysis::SampleWalk walk(
-      *recording,
-      {.blocks = true, .overlaps = true, .progress = [&bar](double done) { bar.update(done); }});
+  analysis::SampleWalk walk(*recording, {.blocks = true,
+                                         .overlaps = true,
+                                         .decoder = options.reading.decoder,
+                                         .progress = [&bar](double done) { bar.update(done); }});
   walk.run(
       [&profile](const analysis::WalkedSample& sample) {
         profile.add(sample);

@@ -180,6 +180,7 @@ int run_verify(const Arguments& arguments) {
       "wrong, 2 for wrong usage.",
       "auxtrail verify");
   add_reading_options(app, options);
+  add_decoder_option(app, options.decoder);
   app.add_flag("--json", json, "Print JSON");
   if (const auto status = parse_command_line(app, arguments, kCommand)) return *status;
   auto recording = open_recording(options, kCommand);
@@ -187,7 +188,8 @@ int run_verify(const Arguments& arguments) {
 
   ProgressBar bar("Decoding", true);
   Verification result;
-  analysis::SampleWalk walk(*recording, {.progress = [&bar](double done) { bar.update(done); }});
+  analysis::SampleWalk walk(*recording, {.decoder = options.decoder,
+                                         .progress = [&bar](double done) { bar.update(done); }});
   walk.run([&result](const analysis::WalkedSample& sample) {
     result.add(sample);
     return true;

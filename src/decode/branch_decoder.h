@@ -18,6 +18,7 @@
 #include "decode/branch.h"
 #include "image/code_map.h"
 #include "pt/trace_clock.h"
+#include "pt/trace_config.h"
 
 namespace auxtrail::decode {
 
@@ -115,6 +116,9 @@ struct DecodeSummary {
   DecodeSummary& operator-=(const DecodeSummary& other);
 };
 
+// Which implementation decodes.
+enum class DecoderKind : uint8_t { kNative, kLibipt };
+
 // The trace's circumstances: which CPU's errata, which filter, which clocks. The defaults fit the
 // software trace unit.
 struct TraceConfig {
@@ -125,10 +129,15 @@ struct TraceConfig {
   // An address filter, if one was set: only [filter_start, filter_end] was traced. Both 0: none.
   uint64_t filter_start = 0;
   uint64_t filter_end = 0;
+  // The same, and more of them, for those who have several.
+  std::array<pt::AddressRange, 4> ranges{};
   uint8_t mtc_freq = 0;
   uint8_t nom_freq = 0;
   uint32_t cpuid_0x15_eax = 0;
   uint32_t cpuid_0x15_ebx = 0;
+  // As in pt::TraceConfig; libipt knows neither, so only the native decoder heeds them.
+  bool return_compression = true;
+  uint8_t assumed_mode_bits = 0;
 };
 
 // The code of a long trace, which changes while it runs: libraries come and go, programs are

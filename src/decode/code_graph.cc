@@ -10,7 +10,6 @@
 namespace auxtrail::decode {
 namespace {
 
-constexpr size_t kMaxNodes = size_t{1} << 24;
 constexpr size_t kMaxRecords = size_t{1} << 25;
 constexpr size_t kMaxPath = 16;
 constexpr uint32_t kMaxInstructions = std::numeric_limits<uint16_t>::max();
@@ -78,6 +77,19 @@ Link CodeGraph::return_link(uint32_t record) {
     call.return_link.store(link, std::memory_order_release);
   }
   return link;
+}
+
+uint32_t CodeGraph::return_record(uint32_t ending, uint32_t call) {
+  const std::lock_guard lock(making_);
+  uint32_t& index = return_records_[uint64_t{ending} << 32 | call];
+  if (index != 0 || record_count_ == records_.size()) return index;
+  index = record_count_++;
+  GraphRecord& record = records_[index];
+  record.branch = records_[ending].branch;
+  record.branch.to = records_[call].fall_through();
+  record.instructions = records_[ending].instructions;
+  record.length = records_[ending].length;
+  return index;
 }
 
 Link CodeGraph::make_node(uint64_t ip) {

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <unordered_map>
 
 #include "base/reserved_array.h"
 #include "decode/branch.h"
@@ -52,6 +53,8 @@ enum class NodeKind : uint8_t {
 };
 
 using Link = uint32_t;  // 0: none
+inline constexpr unsigned kLinkBits = 27;
+inline constexpr uint32_t kMaxNodes = 1u << (kLinkBits - 3);
 constexpr Link make_link(uint32_t index, NodeKind kind) {
   return index << 3 | static_cast<uint32_t>(kind);
 }
@@ -86,16 +89,22 @@ class CodeGraph {
   // The node behind the call `record`; 0 as above.
   Link return_link(uint32_t record);
 
+  // The return that the record `ending` stands for, as a branch to behind the call `call`: a record
+  // of its own. 0 if the graph is full.
+  uint32_t return_record(uint32_t ending, uint32_t call);
+
   [[nodiscard]] const GraphNode* nodes() const { return nodes_.data(); }
   [[nodiscard]] GraphNode& node(uint32_t index) { return nodes_[index]; }
   [[nodiscard]] const GraphNode& node(uint32_t index) const { return nodes_[index]; }
   [[nodiscard]] const GraphRecord* records() const { return records_.data(); }
   [[nodiscard]] GraphRecord& record(uint32_t index) { return records_[index]; }
   [[nodiscard]] const GraphRecord& record(uint32_t index) const { return records_[index]; }
-  [[nodiscard]] size_t max_nodes() const { return nodes_.size(); }
+  [[nodiscard]] size_t max_records() const { return records_.size(); }
   // One more than the highest index in use.
   [[nodiscard]] uint32_t node_count() const { return node_count_.load(std::memory_order_acquire); }
-  [[nodiscard]] uint32_t record_count() const { return record_count_; }
+  [[nodiscard]] uint32_t record_count() const {
+    return record_count_.load(std::memory_order_acquire);
+  }
 
  private:
   struct Builder;
@@ -106,11 +115,12 @@ class CodeGraph {
   const flow::CodeMemory& memory_;
   flow::ExecMode mode_;
   NodeTable table_;
+  std::unordered_map<uint64_t, uint32_t> return_records_;  // by ending and call
   ReservedArray<GraphNode> nodes_;
   ReservedArray<GraphRecord> records_;
   std::mutex making_;
   std::atomic<uint32_t> node_count_{1};
-  uint32_t record_count_ = 1;
+  std::atomic<uint32_t> record_count_{1};
 };
 
 }  // namespace auxtrail::decode

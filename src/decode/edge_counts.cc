@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace auxtrail::decode {
 
@@ -31,25 +32,36 @@ std::vector<EdgeProfile::Untaken> EdgeProfile::untaken() const {
   return sorted;
 }
 
-void EdgeOutput::forget(const CodeGraph& graph, const TntMemo::Entry& entry, TntMemo::Way& way) {
-  const uint64_t uses = way.uses;
-  way.uses = 0;
+void EdgeOutput::forget(CodeGraph& graph, TntMemo::Entry& entry, const TntMemo::Way& way) {
+  const uint64_t uses = entry.uses();
+  entry.forget_uses();
   if (uses == 0) return;
-  Link link = TntMemo::node_of(entry.key);
-  const uint64_t bits = TntMemo::bits_of(entry.key);
+  for (unsigned i = 0; i < entry.taken(); ++i) counts_[way.records[i]].taken += uses;
+  // Those not taken are not listed: along the bits to them.
+  Link link = TntMemo::node_of(entry.key());
+  const uint64_t bits = TntMemo::bits_of(entry.key());
   const auto count = static_cast<unsigned>(std::bit_width(bits)) - 1;
-  for (unsigned i = 0; i < entry.bits; ++i) {
+  std::vector<uint32_t> calls;
+  for (unsigned i = 0; i < entry.bits(); ++i) {
     const unsigned bit = bits >> (count - 1 - i) & 1;
-    const GraphNode& node = graph.nodes()[decode::index_of(link)];
-    outcomes_[2 * index_of(node) + bit] += uses;
+    const GraphNode& node = graph.node(decode::index_of(link));
+    for (unsigned j = 0; j < node.path_count; ++j) {
+      if (graph.record(node.records + j).pushes) calls.push_back(node.records + j);
+    }
+    if (node.kind == NodeKind::kReturn) {
+      link = graph.return_link(calls.back());
+      calls.pop_back();
+      continue;
+    }
+    counts_[node.records + node.path_count].not_taken += bit == 0 ? uses : 0;
     link = node.next[bit].load(std::memory_order_acquire);
   }
 }
 
 void EdgeOutput::insert(uint32_t record, uint64_t ip, uint64_t count) {
-  if (++dynamic_count_ * 2 > dynamic_.size()) {
-    std::vector<Slot> old(2 * dynamic_.size());
-    old.swap(dynamic_);
+  if (++other_count_ * 2 > others_.size()) {
+    std::vector<Slot> old(2 * others_.size());
+    old.swap(others_);
     for (const Slot& slot : old) {
       if (slot.record != 0) place(slot.record, slot.ip) = slot;
     }
@@ -58,28 +70,28 @@ void EdgeOutput::insert(uint32_t record, uint64_t ip, uint64_t count) {
 }
 
 void EdgeOutput::move_to(EdgeProfile& profile) {
-  for (uint32_t i = 1; i < graph_.node_count(); ++i) {
-    uint64_t& not_taken = outcomes_[2 * size_t{i}];
-    uint64_t& taken = outcomes_[2 * size_t{i} + 1];
-    const uint64_t visits = not_taken + taken;
-    if (visits == 0) continue;
-    const GraphNode& node = graph_.nodes()[i];
-    const GraphRecord* records = graph_.records() + node.records;
-    for (unsigned j = 0; j < node.path_count; ++j) profile.add(records[j].branch, visits);
-    if (node.kind == NodeKind::kConditional) {
-      profile.add(records[node.path_count].branch, taken);
-      profile.add_untaken(records[node.path_count].branch.from, not_taken);
+  const uint32_t records = graph_.record_count();
+  for (uint32_t i = 1; i < records; ++i) {
+    const GraphRecord& record = graph_.record(i);
+    profile.add(record.branch, std::exchange(counts_[i].taken, 0));
+    profile.add_untaken(record.branch.from, std::exchange(counts_[i].not_taken, 0));
+    Target& target = targets_[i];
+    if (target.uses != 0) {
+      const bool is_call = record.pushes;
+      Branch branch = is_call ? graph_.record(target.other).branch : record.branch;
+      branch.to = is_call ? record.fall_through() : graph_.node(decode::index_of(target.other)).ip;
+      profile.add(branch, target.uses);
     }
-    not_taken = taken = 0;
+    target = {};
   }
-  for (Slot& slot : dynamic_) {
+  for (Slot& slot : others_) {
     if (slot.record == 0) continue;
-    Branch branch = graph_.records()[slot.record].branch;
+    Branch branch = graph_.record(slot.record).branch;
     branch.to = slot.ip;
     profile.add(branch, slot.count);
     slot = {};
   }
-  dynamic_count_ = 0;
+  other_count_ = 0;
 }
 
 }  // namespace auxtrail::decode

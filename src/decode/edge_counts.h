@@ -69,28 +69,50 @@ class EdgeOutput {
   static constexpr bool kTellsTimes = false;
 
   explicit EdgeOutput(const CodeGraph& graph)
-      : graph_(graph), outcomes_(2 * graph.max_nodes()), dynamic_(kFirstSlots) {}
+      : graph_(graph),
+        counts_(ReservedArray<Count>::exactly(graph.max_records())),
+        targets_(ReservedArray<Target>::exactly(graph.max_records())),
+        others_(kFirstSlots) {}
 
-  [[gnu::always_inline]] inline void conditional(const GraphNode& node,
-                                                 const GraphRecord* /*records*/, unsigned taken) {
-    ++outcomes_[2 * index_of(node) + taken];
+  [[gnu::always_inline]] inline void conditional(const GraphNode& node, const GraphRecord* records,
+                                                 unsigned taken) {
+    path(node, records);
+    Count& count = counts_[index_of(records) + node.path_count];
+    count.taken += taken;
+    count.not_taken += taken ^ 1;
   }
-  void dynamic(const GraphNode& node, const GraphRecord* records, Link /*next*/, uint64_t ip) {
-    if (node.path_count != 0) ++outcomes_[2 * index_of(node)];
-    count(records + node.path_count, ip);
+  void indirect(const GraphNode& node, const GraphRecord* records, Link next, uint64_t ip) {
+    path(node, records);
+    const uint32_t record = index_of(records) + node.path_count;
+    // A call through a pointer has its place already taken, see returned().
+    if (next == 0 || records[node.path_count].pushes) return count(record, ip);
+    Target& target = targets_[record];
+    if (target.uses == 0) target.other = next;
+    if (target.other != next) return count(record, ip);
+    ++target.uses;
   }
-  void path(const GraphNode& node, const GraphRecord* /*records*/) {
-    ++outcomes_[2 * index_of(node)];
+  // Counted at the call: most functions are left by one return.
+  void returned(const GraphNode& node, const GraphRecord* records, uint32_t call, uint64_t ip) {
+    path(node, records);
+    const uint32_t record = index_of(records) + node.path_count;
+    if (call == 0) return count(record, ip);
+    Target& target = targets_[call];
+    if (target.uses == 0) target.other = record;
+    if (target.other != record) return count(record, ip);
+    ++target.uses;
+  }
+  void path(const GraphNode& node, const GraphRecord* records) {
+    partial(node, records, node.path_count);
   }
   void partial(const GraphNode& /*node*/, const GraphRecord* records, unsigned n) {
-    for (unsigned i = 0; i < n; ++i) count(records + i, records[i].branch.to);
+    for (unsigned i = 0; i < n; ++i) ++counts_[index_of(records) + i].taken;
   }
-  [[gnu::always_inline]] inline void remembered(const TntMemo::Entry& /*entry*/, TntMemo::Way& way,
-                                                const GraphRecord* /*records*/) {
-    ++way.uses;
+  [[gnu::always_inline]] inline void remembered(TntMemo::Entry& entry, TntMemo& /*memo*/,
+                                                size_t /*place*/, const GraphRecord* /*records*/) {
+    entry.use();
   }
   // Before an entry goes: what it stood for is counted.
-  void forget(const CodeGraph& graph, const TntMemo::Entry& entry, TntMemo::Way& way);
+  void forget(CodeGraph& graph, TntMemo::Entry& entry, const TntMemo::Way& way);
 
   void leave_with_branch() {}
   void leave_behind(uint64_t /*last_ip*/) {}
@@ -104,37 +126,47 @@ class EdgeOutput {
 
  private:
   static constexpr size_t kFirstSlots = 512;
+  struct Count {
+    uint64_t taken = 0;  // or executed, if it always is
+    uint64_t not_taken = 0;
+  };
+  // Of a call: the return (a record) that came back from it. Of other indirect branches: the node
+  // (a link) that it led to first.
+  struct Target {
+    uint32_t other = 0;
+    uint32_t uses = 0;
+  };
   struct Slot {
     uint64_t ip = 0;
     uint64_t count = 0;
     uint32_t record = 0;  // 0: empty
   };
 
-  [[nodiscard]] uint32_t index_of(const GraphNode& node) const {
-    return static_cast<uint32_t>(&node - graph_.nodes());
+  [[nodiscard]] uint32_t index_of(const GraphRecord* record) const {
+    return static_cast<uint32_t>(record - graph_.records());
   }
-  void count(const GraphRecord* record, uint64_t ip) {
-    const auto index = static_cast<uint32_t>(record - graph_.records());
-    Slot& slot = place(index, ip);
+  void count(uint32_t record, uint64_t ip) {
+    Slot& slot = place(record, ip);
     if (slot.record != 0) {
       ++slot.count;
     } else {
-      insert(index, ip, 1);
+      insert(record, ip, 1);
     }
   }
   Slot& place(uint32_t record, uint64_t ip) {
-    const size_t mask = dynamic_.size() - 1;
+    const size_t mask = others_.size() - 1;
     for (size_t i = (ip ^ record) * 0x9e3779b97f4a7c15 >> 20;; ++i) {
-      Slot& slot = dynamic_[i & mask];
+      Slot& slot = others_[i & mask];
       if (slot.record == 0 || (slot.record == record && slot.ip == ip)) return slot;
     }
   }
   void insert(uint32_t record, uint64_t ip, uint64_t count);
 
   const CodeGraph& graph_;
-  ReservedArray<uint64_t> outcomes_;  // by node: not taken (or executed), taken
-  std::vector<Slot> dynamic_;         // branches with more than one target
-  size_t dynamic_count_ = 0;
+  ReservedArray<Count> counts_;    // by record
+  ReservedArray<Target> targets_;  // by record
+  std::vector<Slot> others_;       // branches with more than one target
+  size_t other_count_ = 0;
 };
 
 }  // namespace auxtrail::decode

@@ -53,7 +53,7 @@ class GraphWalk {
   // Hands the output what the memo still holds back.
   void settle() {
     for (size_t i = 0; i < memo_.size(); ++i) {
-      if (memo_.entry(i).key != 0) output_.forget(graph_, memo_.entry(i), memo_.way(i));
+      output_.forget(graph_, memo_.entry(i), memo_.way(i));
     }
   }
 
@@ -63,6 +63,10 @@ class GraphWalk {
  private:
   static constexpr unsigned kMaxFreeSteps = 1000;
 
+  // Bits of TNT packets that are taken at once; one packet more has room.
+  static constexpr unsigned kMaxGathered = 50;
+  static const uint8_t* give_back(const uint8_t* position, uint64_t bits, unsigned left,
+                                  WalkState& state);
   // Uses up `count` bits, or as many as it can; the node reached.
   Link take_bits(Link node, uint64_t bits, unsigned& count);
   Link step_conditional(Link node, unsigned bit);
@@ -70,7 +74,8 @@ class GraphWalk {
   Link step_continue(Link node);
   // The memo's entry for these bits, if it is known or becomes known now; it is applied then.
   const TntMemo::Entry* remember(Link node, uint64_t bits, unsigned count);
-  bool learn(size_t index, uint64_t key, Link node, uint64_t bits, unsigned count);
+  bool learn(uint64_t key, Link node, uint64_t bits, unsigned count, size_t& place);
+  Link learn_step(TntMemo::Way& way, Link node, unsigned bit);
   Link take_tip(Link node, uint64_t ip);
   bool leave(Link node, uint64_t ip);
   void enter(uint64_t ip, size_t left_at);
@@ -78,13 +83,20 @@ class GraphWalk {
                            const WalkOptions& options, Link& node, uint64_t& last_ip);
   static const uint8_t* skip_quiet(const uint8_t* position, const uint8_t* end,
                                    const WalkOptions& options, uint64_t& last_ip);
-  [[nodiscard]] uint64_t executed_ip() const {
-    return last_ != 0 ? graph_.records()[last_ >> 1].branch.from : start_ip_;
+  [[nodiscard]] uint64_t executed_ip() {
+    return last() != 0 ? graph_.records()[last_ >> 1].branch.from : start_ip_;
   }
   bool covers(Link node, uint64_t ip) const;
   void push_calls(const GraphNode& node, unsigned count);
-  void executed(const GraphNode& node, unsigned taken) {
-    last_ = (node.records + node.path_count) << 1 | taken;
+  void executed(uint32_t record, unsigned taken) {
+    last_ = record << 1 | taken;
+    last_place_ = kNoPlace;
+  }
+  // The record of the branch executed last, twice, and 1 if it was taken; 0: none since start_ip_.
+  [[nodiscard]] uint32_t last() {
+    if (last_place_ != kNoPlace) last_ = memo_.way(last_place_).last;
+    last_place_ = kNoPlace;
+    return last_;
   }
   Link find(uint64_t ip);
   void finish(WalkState& state, Link link);
@@ -97,11 +109,13 @@ class GraphWalk {
 
   CodeGraph& graph_;
   flow::ReturnStack* stack_ = nullptr;
+  bool compressed_returns_ = true;
   Output& output_;
   WalkTotals totals_;
   TntMemo memo_;
-  // The record of the branch executed last, and 1 if it was taken; 0: none since start_ip_.
-  uint32_t last_ = 0;
+  static constexpr size_t kNoPlace = ~size_t{0};
+  uint32_t last_ = 0;             // see last(), unless
+  size_t last_place_ = kNoPlace;  // the memo knows it
   uint64_t start_ip_ = 0;
   uint64_t lost_ip_ = 0;  // where the flow came to if there is no node
   std::unique_ptr<Known[]> known_ = std::make_unique<Known[]>(kKnown);
@@ -119,7 +133,9 @@ template <typename Output>
 template <typename Output>
 void GraphWalk<Output>::push_calls(const GraphNode& node, unsigned count) {
   for (uint32_t i = node.records; i < node.records + count; ++i) {
-    if (graph_.records()[i].pushes) stack_->push(0, i);
+    const GraphRecord& record = graph_.records()[i];
+    if (!record.pushes) continue;
+    stack_->append({0, i, record.return_link.load(std::memory_order_acquire)}, 1);
   }
 }
 
@@ -135,7 +151,7 @@ template <typename Output>
   totals_.instructions += node.instructions;
   totals_.not_taken += bit ^ 1;
   totals_.taken += node.path_count + bit;
-  executed(node, bit);
+  executed(node.records + node.path_count, bit);
   output_.conditional(node, graph_.records() + node.records, bit);
   return next;
 }
@@ -159,8 +175,8 @@ Link GraphWalk<Output>::step_return(Link link) {
   }
   totals_.instructions += node.instructions;
   totals_.taken += node.path_count + 1u;
-  executed(node, 1);
-  output_.dynamic(node, graph_.records() + node.records, next, entry.ip);
+  executed(node.records + node.path_count, 1);
+  output_.returned(node, graph_.records() + node.records, entry.hint, entry.ip);
   return next;
 }
 
@@ -173,7 +189,7 @@ Link GraphWalk<Output>::step_continue(Link link) {
   if (node.push_count != 0) push_calls(node, node.path_count);
   totals_.instructions += node.instructions;
   totals_.taken += node.path_count;
-  last_ = (node.records + node.path_count - 1) << 1 | 1;
+  executed(node.records + node.path_count - 1u, 1);
   output_.path(node, graph_.records() + node.records);
   return next;
 }
@@ -184,60 +200,80 @@ template <typename Output>
                                                                                 unsigned count) {
   if constexpr (!Output::kRemembers) return nullptr;
   const uint64_t key = TntMemo::key(link, bits, count);
-  const size_t index = memo_.index(key);
-  const TntMemo::Entry& entry = memo_.entry(index);
-  if (entry.key != key) [[unlikely]] {
-    if (!memo_.misses_again(index, key) || !learn(index, key, link, bits, count)) return nullptr;
+  size_t place = memo_.find(key);
+  if (!memo_.entry(place).answers(key)) [[unlikely]] {
+    if (!memo_.misses_again(key) || !learn(key, link, bits, count, place)) return nullptr;
   }
-  TntMemo::Way& way = memo_.way(index);
-  if (entry.push_count != 0) {
+  TntMemo::Entry& entry = memo_.entry(place);
+  if (entry.pushes() != 0) {
     static_assert(TntMemo::kMaxPushes == 2);
-    stack_->append(0, way.pushes[0], 1);
-    stack_->append(0, way.pushes[1], entry.push_count - 1u);
+    const TntMemo::Way& way = memo_.way(place);
+    stack_->append({0, way.pushes[0], way.returns_to[0]}, 1);
+    stack_->append({0, way.pushes[1], way.returns_to[1]}, entry.pushes() - 1u);
   }
-  totals_.instructions += way.instructions;
-  totals_.not_taken += entry.not_taken;
-  totals_.taken += entry.taken;
-  last_ = way.last;
-  output_.remembered(entry, way, graph_.records());
+  totals_.instructions += entry.instructions();
+  totals_.not_taken += entry.not_taken();
+  totals_.taken += entry.taken();
+  last_place_ = place;
+  output_.remembered(entry, memo_, place, graph_.records());
   return &entry;
+}
+
+// One bit of learn(): notes it, and says where it leads; 0: it can't be remembered.
+template <typename Output>
+Link GraphWalk<Output>::learn_step(TntMemo::Way& way, Link link, unsigned bit) {
+  const GraphNode& node = graph_.nodes()[index_of(link)];
+  const bool returns = node.kind == NodeKind::kReturn;
+  if (!returns && node.kind != NodeKind::kConditional) return 0;
+  unsigned pushes = way.push_count;
+  uint32_t pushed[TntMemo::kMaxPushes + 1] = {way.pushes[0], way.pushes[1]};
+  for (uint32_t i = node.records; i < node.records + node.path_count; ++i) {
+    if (!graph_.records()[i].pushes) continue;
+    if (pushes == TntMemo::kMaxPushes + 1) return 0;
+    pushed[pushes++] = i;
+  }
+  const unsigned taken = node.path_count + (returns ? 1 : bit);
+  if (way.taken + taken > TntMemo::kMaxRecords) return 0;
+  if (way.instructions + node.instructions > TntMemo::kMaxInstructions) return 0;
+  uint32_t last = node.records + node.path_count;
+  Link next = 0;
+  if (returns) {
+    if (bit == 0 || pushes == 0) return 0;
+    const uint32_t call = pushed[--pushes];
+    last = graph_.return_record(last, call);
+    next = graph_.return_link(call);
+  } else {
+    next = node.next[bit].load(std::memory_order_acquire);
+  }
+  if (next == 0 || last == 0 || pushes > TntMemo::kMaxPushes) return 0;
+  for (unsigned i = 0; i < node.path_count; ++i) way.records[way.taken++] = node.records + i;
+  if (returns || bit == 1) way.records[way.taken++] = last;
+  for (unsigned i = 0; i < TntMemo::kMaxPushes; ++i) {
+    way.pushes[i] = pushed[i];
+    way.returns_to[i] = i < pushes ? graph_.return_link(pushed[i]) : 0;
+  }
+  way.push_count = static_cast<uint8_t>(pushes);
+  way.instructions += node.instructions;
+  way.last = last << 1 | (returns ? 1 : bit);
+  way.not_taken = static_cast<uint8_t>(way.not_taken + (returns ? 0 : bit ^ 1));
+  return next;
 }
 
 // Walks the bits without any effect and notes what there is to it.
 template <typename Output>
-[[gnu::noinline]] bool GraphWalk<Output>::learn(size_t index, uint64_t key, Link link,
-                                                uint64_t bits, unsigned count) {
-  if (!memo_.admit()) return false;
-  TntMemo::Entry& entry = memo_.entry(index);
-  TntMemo::Way& way = memo_.way(index);
-  if (entry.key != 0) output_.forget(graph_, entry, way);
-  entry = {};
-  way = {};
+[[gnu::noinline]] bool GraphWalk<Output>::learn(uint64_t key, Link link, uint64_t bits,
+                                                unsigned count, size_t& place) {
+  TntMemo::Way way;
   for (unsigned left = count; left != 0; --left) {
-    if (kind_of(link) != NodeKind::kConditional) break;
-    const GraphNode& node = graph_.nodes()[index_of(link)];
-    const unsigned bit = (bits >> (left - 1)) & 1;
-    const Link next = node.next[bit].load(std::memory_order_acquire);
-    const unsigned taken = node.path_count + bit;
-    if (next == 0 || entry.taken + taken > TntMemo::kMaxRecords ||
-        entry.push_count + node.push_count > TntMemo::kMaxPushes) {
-      break;
-    }
-    for (unsigned i = 0; i < taken; ++i) way.records[entry.taken++] = node.records + i;
-    for (unsigned i = 0; i < node.path_count; ++i) {
-      if (graph_.records()[node.records + i].pushes) {
-        way.pushes[entry.push_count++] = node.records + i;
-      }
-    }
-    way.instructions += node.instructions;
-    way.last = (node.records + node.path_count) << 1 | bit;
-    entry.not_taken = static_cast<uint8_t>(entry.not_taken + (bit ^ 1));
-    ++entry.bits;
+    const Link next = learn_step(way, link, (bits >> (left - 1)) & 1);
+    if (next == 0) break;
+    ++way.bits;
     link = next;
   }
-  if (entry.bits == 0) return false;
-  entry.end = link;
-  entry.key = key;
+  if (way.bits == 0 || !memo_.admit(key, place)) return false;
+  output_.forget(graph_, memo_.entry(place), memo_.way(place));
+  memo_.way(place) = way;
+  memo_.set(place, key, link);
   return true;
 }
 
@@ -252,8 +288,8 @@ Link GraphWalk<Output>::take_bits(Link link, uint64_t bits, unsigned& count) {
         if (chunk > 1) {
           const TntMemo::Entry* known = remember(link, bits >> (left - chunk), chunk);
           if (known != nullptr) {
-            left -= known->bits;
-            link = known->end;
+            left -= known->bits();
+            link = known->end();
             continue;
           }
         }
@@ -265,7 +301,7 @@ Link GraphWalk<Output>::take_bits(Link link, uint64_t bits, unsigned& count) {
         continue;
       }
       case NodeKind::kReturn:
-        if (((bits >> (left - 1)) & 1) == 0) break;
+        if (!compressed_returns_ || ((bits >> (left - 1)) & 1) == 0) break;
         if (stack_->size() == 0 && graph_.nodes()[index_of(link)].push_count == 0) break;
         --left;
         link = step_return(link);
@@ -281,6 +317,25 @@ Link GraphWalk<Output>::take_bits(Link link, uint64_t bits, unsigned& count) {
   }
   count = left;
   return link;
+}
+
+// `left` of `bits`, from the TNT packets before `position`, can't be used. Where the walk stops:
+// behind the packet that was begun.
+template <typename Output>
+const uint8_t* GraphWalk<Output>::give_back(const uint8_t* position, uint64_t bits, unsigned left,
+                                            WalkState& state) {
+  for (unsigned later = 0; left != 0;) {
+    const auto count = static_cast<unsigned>(std::bit_width(position[-1])) - 2;
+    if (left < count) {
+      state.tnt = bits >> later & ((uint64_t{1} << left) - 1);
+      state.tnt_bits = left;
+      break;
+    }
+    later += count;
+    left -= count;
+    --position;
+  }
+  return position;
 }
 
 template <typename Output>
@@ -299,8 +354,8 @@ template <typename Output>
   if (from.push_count != 0) push_calls(from, from.path_count + 1u);
   totals_.instructions += from.instructions;
   totals_.taken += from.path_count + 1u;
-  executed(from, 1);
-  output_.dynamic(from, graph_.records() + from.records, next, ip);
+  executed(from.records + from.path_count, 1);
+  output_.indirect(from, graph_.records() + from.records, next, ip);
   return next;
 }
 
@@ -320,7 +375,7 @@ bool GraphWalk<Output>::leave(Link link, uint64_t ip) {
   const GraphRecord* records = graph_.records() + node.records;
   if (node.kind == NodeKind::kStop || node.kind == NodeKind::kContinue) return false;
   if (node.ip == ip) {
-    if (last_ == 0) return false;
+    if (last() == 0) return false;
     if ((last_ & 1) != 0) {
       output_.leave_with_branch();
     } else {
@@ -339,15 +394,15 @@ bool GraphWalk<Output>::leave(Link link, uint64_t ip) {
     totals_.taken += i + 1;
     output_.partial(node, records, i + 1);
     output_.leave_with_branch();
-    last_ = (node.records + i) << 1 | 1;
+    executed(node.records + i, 1);
     return true;
   }
   if (node.kind != NodeKind::kIndirect && node.kind != NodeKind::kReturn) return false;
   push_calls(node, node.path_count + 1u);
   totals_.instructions += node.instructions;
   totals_.taken += node.path_count + 1u;
-  executed(node, 1);
-  output_.dynamic(node, records, 0, ip);
+  executed(node.records + node.path_count, 1);
+  output_.indirect(node, records, 0, ip);
   output_.leave_with_branch();
   return true;
 }
@@ -359,6 +414,7 @@ void GraphWalk<Output>::enter(uint64_t ip, size_t left_at) {
   output_.gap({GapKind::kDisabled, executed_ip(), ip, left_at});
   output_.begin(ip);
   last_ = 0;
+  last_place_ = kNoPlace;
   start_ip_ = ip;
 }
 
@@ -403,12 +459,14 @@ template <typename Output>
 bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions& options,
                             flow::ReturnStack& stack, WalkState& state) {
   stack_ = &stack;
+  compressed_returns_ = options.compressed_returns;
   const auto* begin = reinterpret_cast<const uint8_t*>(trace.data());
   const uint8_t* end = begin + trace.size();
   const uint8_t* position = begin + state.offset;
   const uint8_t* const start = position;
   uint64_t last_ip = state.last_ip;
   last_ = 0;
+  last_place_ = kNoPlace;
   start_ip_ = state.executed_ip;
   Link link = find(state.ip);
   state.tnt_bits = 0;
@@ -418,20 +476,22 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
     uint64_t bits = 0;
     unsigned count = 0;
     switch (kPacketClasses[opcode]) {
-      case PacketClass::kTnt8:
-        count = static_cast<unsigned>(std::bit_width(opcode)) - 2;
-        bits = opcode >> 1;
-        ++position;
-        if (kind_of(link) == NodeKind::kConditional && count > 1) {
-          const TntMemo::Entry* known = remember(link, bits, count);
-          if (known != nullptr) {
-            link = known->end;
-            count -= known->bits;
-            if (count == 0) [[likely]]
-              continue;
-          }
-        }
-        break;
+      case PacketClass::kTnt8: {
+        // As many of them as follow each other: what is remembered is the longer the better.
+        do {
+          const auto more = static_cast<unsigned>(std::bit_width(*position)) - 2;
+          bits = bits << more | (static_cast<uint64_t>(*position >> 1) ^ uint64_t{1} << more);
+          count += more;
+          ++position;
+        } while (count <= kMaxGathered && position < end &&
+                 kPacketClasses[*position] == PacketClass::kTnt8);
+        unsigned left = count;
+        link = take_bits(link, bits, left);
+        if (left == 0) [[likely]]
+          continue;
+        position = give_back(position, bits, left, state);
+        goto stop;
+      }
       case PacketClass::kPad:
         position += position < end ? 1 : 0;
         continue;
@@ -498,7 +558,7 @@ template <typename Output>
 void GraphWalk<Output>::finish(WalkState& state, Link link) {
   state.ip = link != 0 ? graph_.nodes()[index_of(link)].ip : lost_ip_;
   state.executed_ip = executed_ip();
-  state.ended_with_branch = (last_ & 1) != 0;
+  state.ended_with_branch = (last() & 1) != 0;
   // Whoever goes on knows nothing of hints.
   for (size_t age = 0; age < stack_->size(); ++age) {
     flow::ReturnStack::Entry& entry = stack_->at(age);

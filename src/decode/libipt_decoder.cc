@@ -3,11 +3,25 @@
 
 #include <intel-pt.h>
 
+#include "decode/decoder_config.h"
 #include "decode/libipt_flow.h"
 #include "decode/libipt_stream.h"
 
 namespace auxtrail::decode {
 namespace {
+
+// IA32_RTIT_CTL's four bits of each range; AddressRange::Kind has its values.
+void set_ranges(const std::array<pt::AddressRange, 4>& ranges, pt_conf_addr_filter& filter) {
+  uint64_t* const borders[4][2] = {{&filter.addr0_a, &filter.addr0_b},
+                                   {&filter.addr1_a, &filter.addr1_b},
+                                   {&filter.addr2_a, &filter.addr2_b},
+                                   {&filter.addr3_a, &filter.addr3_b}};
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    filter.config.addr_cfg |= static_cast<uint64_t>(ranges[i].kind) << (4 * i);
+    *borders[i][0] = ranges[i].start;
+    *borders[i][1] = ranges[i].end;
+  }
+}
 
 pt_config libipt_config(const TraceConfig& config) {
   pt_config result;
@@ -22,12 +36,7 @@ pt_config libipt_config(const TraceConfig& config) {
     result.cpu = {pcv_intel, config.family, config.model, config.stepping};
     (void)pt_cpu_errata(&result.errata, &result.cpu);
   }
-  if (config.filter_end != 0) {
-    constexpr uint64_t kFilter = 1;
-    result.addr_filter.config.addr_cfg = kFilter;
-    result.addr_filter.addr0_a = config.filter_start;
-    result.addr_filter.addr0_b = config.filter_end;
-  }
+  set_ranges(address_ranges(config), result.addr_filter);
   return result;
 }
 

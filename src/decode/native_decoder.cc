@@ -1,32 +1,17 @@
 // Who walks which program, and the decoder's calls.
 #include "decode/native_decoder.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "decode/decoder_config.h"
 #include "decode/native_flow.h"
 #include "decode/native_stream.h"
 #include "decode/walker.h"
 
 namespace auxtrail::decode {
 namespace {
-
-pt::TraceConfig to_pt(const TraceConfig& config) {
-  pt::TraceConfig result;
-  result.status_events = false;  // nobody behind a BranchDecoder asks for them
-  result.mtc_freq = config.mtc_freq;
-  result.nom_freq = config.nom_freq;
-  result.cpuid_0x15_eax = config.cpuid_0x15_eax;
-  result.cpuid_0x15_ebx = config.cpuid_0x15_ebx;
-  (void)pt::errata_of({config.intel_cpu, config.family, config.model, config.stepping},
-                      result.errata);
-  if (config.filter_end != 0) {
-    result.ranges[0] = {pt::AddressRange::Kind::kFilter, config.filter_start, config.filter_end};
-  }
-  return result;
-}
 
 enum class Delivery : uint8_t { kBranches, kAll, kTimed, kEdges };
 
@@ -126,7 +111,7 @@ class NativeDecoder::Workers {
 
 NativeDecoder::NativeDecoder(const TraceConfig& config, std::shared_ptr<ProgramCache> programs,
                              const NativeOptions& options)
-    : config_(to_pt(config)),
+    : config_(to_pt_config(config)),
       programs_(programs ? std::move(programs) : std::make_shared<ProgramCache>()),
       workers_(std::make_unique<Workers>(programs_, options.walks)) {}
 

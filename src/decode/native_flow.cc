@@ -69,11 +69,11 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   flow_.emplace(config_, trace_, *program_.memory);
   assembler_.summary().bytes = trace.size();
   walk_options_.skips_psb = true;
+  walk_options_.compressed_returns = config.return_compression;
   walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
   wants_times_ = (consumer.wants() & kWantsTimes) != 0;
   if (code.changes() || wants_times_) walk_options_.clock = &flow_->events().clock();
-  if (program_.walker != nullptr) program_.walker->begin(consumer, piece_.offset);
 }
 
 void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
@@ -88,7 +88,6 @@ void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
   flow_->events().clock().count_from(cycles);
   if (walk_options_.clock != nullptr) walk_options_.clock = &flow_->events().clock();
   futile_offset_ = std::numeric_limits<size_t>::max();
-  if (program_.walker != nullptr) program_.walker->begin(consumer_, piece_.offset);
 }
 
 bool NativeFlow::step() {
@@ -110,13 +109,25 @@ bool NativeFlow::step() {
     case flow::FlowItemKind::kEnd:
       break;
   }
+  tell_missing_psb();
   if (!flow_->tracing()) return false;
   if (piece_.goes_on) {
     assembler_.resolve(flow_->ip());
   } else {
+    // The flow decoder reads no packet that the trace's end cuts.
+    if (flow_->offset() < trace_.size()) {
+      assembler_.add_error(ErrorCause::kTruncated, flow_->offset() + piece_.offset);
+    }
     assembler_.end();
   }
   return false;
+}
+
+// The flow decoder is silent about a trace that it can't begin in.
+void NativeFlow::tell_missing_psb() {
+  const DecodeSummary& sum = assembler_.summary();
+  if (piece_.offset != 0 || sum.first_ip || sum.error_count() != 0) return;
+  if (!pt::PacketReader(trace_).sync_forward()) assembler_.add_error(ErrorCause::kNoPsb, 0);
 }
 
 std::optional<uint64_t> NativeFlow::now() const {
@@ -126,6 +137,7 @@ std::optional<uint64_t> NativeFlow::now() const {
 
 bool NativeFlow::walk() {
   if (config_.errata.bdm64 && flow_->speculative()) return false;  // it must see every block there
+  if (flow_->mode() == flow::ExecMode::kUnknown) return false;     // there is no graph for that
   WalkState state;
   state.offset = flow_->offset();
   state.ip = flow_->ip();
@@ -140,8 +152,11 @@ bool NativeFlow::walk() {
   state.executed_ip = assembler_.last_ip();
   walk_options_.mode_bits = mode_bits_of(flow_->mode());
 
+  // Other flows may use the walker in between, and hints are of one mode's graph.
+  if (flow_->mode() != walked_mode_) flow_->return_stack().forget_hints();
+  walked_mode_ = flow_->mode();
+  program_.walker->begin(consumer_, piece_.offset);
   if (wants_times_) program_.walker->begin_at(assembler_.time());
-
   WalkTotals totals;
   std::optional<Branch> last;
   const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,
@@ -220,7 +235,8 @@ void NativeFlow::on_error(const flow::FlowItem& item) {
   // The address that the flow went to is known even if no code is.
   if (lacks_code && item.ip != 0) assembler_.on_unknown_code(item.ip);
   assembler_.add_error(cause_of(item.error), item.offset + piece_.offset);
-  if (item.lost_sync) assembler_.skip_to(item.offset + piece_.offset);
+  // Wherever the flow goes on: what the packets in between say is lost.
+  assembler_.skip_to(item.offset + piece_.offset);
 }
 
 void NativeFlow::show(const image::CodeMap& code) {
@@ -229,7 +245,6 @@ void NativeFlow::show(const image::CodeMap& code) {
   program_ = program;
   flow_->set_code(*program_.memory);
   flow_->return_stack().forget_hints();  // they are another graph's
-  if (program_.walker != nullptr) program_.walker->begin(consumer_, piece_.offset);
 }
 
 // The code as it was when the flow came here.

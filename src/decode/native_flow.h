@@ -71,6 +71,7 @@ class NativeFlow {
   void on_block(const flow::FlowBlock& block);
   void on_event(const flow::FlowItem& item);
   void on_error(const flow::FlowItem& item);
+  void tell_missing_psb();
   void show(const image::CodeMap& code);
   void follow_time();
   bool show_later_code(uint64_t ip);
@@ -86,6 +87,7 @@ class NativeFlow {
   FlowPrograms::Program program_;
   std::optional<flow::FlowDecoder> flow_;
   WalkOptions walk_options_;
+  flow::ExecMode walked_mode_ = flow::ExecMode::kUnknown;  // of the last walk
   // Where the last walk gave up, not to try again before the flow went on.
   size_t futile_offset_ = std::numeric_limits<size_t>::max();
   uint64_t futile_ip_ = 0;

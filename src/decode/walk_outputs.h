@@ -3,7 +3,7 @@
 // Outputs are template parameters of the walk, so that the hot calls are inlined:
 //   kRemembers            whether the walk may use its TntMemo, and then remembered() and forget()
 //   kTellsTimes           whether time() is called where a timing packet told a new time
-//   conditional, dynamic, path, partial    what was executed, see below
+//   conditional, indirect, returned, path, partial    what was executed, see below
 // The counting one is in edge_counts.h.
 #pragma once
 
@@ -136,12 +136,17 @@ class BranchOutput {
     to[node.path_count] = records[node.path_count].branch;
     buffer_.advance(node.path_count + taken);
   }
-  // The node's path was executed, and its indirect branch or return, which led to `ip`.
-  void dynamic(const GraphNode& node, const GraphRecord* records, Link /*next*/, uint64_t ip) {
+  // The node's path was executed, and the branch that ends it, which led to `ip`, the node `next`
+  // (0: none is known).
+  void indirect(const GraphNode& node, const GraphRecord* records, Link /*next*/, uint64_t ip) {
     Branch* to = buffer_.end();
     for (unsigned i = 0; i <= node.path_count; ++i) to[i] = records[i].branch;
     to[node.path_count].to = ip;
     buffer_.advance(node.path_count + 1u);
+  }
+  // The same for a compressed return behind the call `call` (a record; 0: unknown).
+  void returned(const GraphNode& node, const GraphRecord* records, uint32_t /*call*/, uint64_t ip) {
+    indirect(node, records, 0, ip);
   }
   // Only the path.
   void path(const GraphNode& node, const GraphRecord* records) {
@@ -153,17 +158,18 @@ class BranchOutput {
     for (unsigned i = 0; i < count; ++i) to[i] = records[i].branch;
     buffer_.advance(count);
   }
-  [[gnu::always_inline]] inline void remembered(const TntMemo::Entry& entry, TntMemo::Way& way,
-                                                const GraphRecord* records) {
+  [[gnu::always_inline]] inline void remembered(const TntMemo::Entry& entry, TntMemo& memo,
+                                                size_t place, const GraphRecord* records) {
     static_assert(TntMemo::kMaxRecords == 8);
+    const TntMemo::Way& way = memo.way(place);
     Branch* to = buffer_.end();
     for (unsigned i = 0; i < 4; ++i) to[i] = records[way.records[i]].branch;
-    if (entry.taken > 4) {
+    if (entry.taken() > 4) {
       for (unsigned i = 4; i < 8; ++i) to[i] = records[way.records[i]].branch;
     }
-    buffer_.advance(entry.taken);
+    buffer_.advance(entry.taken());
   }
-  void forget(const CodeGraph& /*graph*/, const TntMemo::Entry& /*entry*/, TntMemo::Way& /*way*/) {}
+  void forget(CodeGraph& /*graph*/, TntMemo::Entry& /*entry*/, const TntMemo::Way& /*way*/) {}
 
   // Tracing was left with the branch delivered last; or else right behind the instruction at
   // `last_ip`.
@@ -187,7 +193,6 @@ class BranchOutput {
 
  protected:
   FlowConsumer* consumer_ = nullptr;
-
   BranchBuffer buffer_;
 
  private:
@@ -212,9 +217,12 @@ class FullOutput : public BranchOutput {
       consumer_->on_not_taken(records[node.path_count].branch.from);
     }
   }
-  void dynamic(const GraphNode& node, const GraphRecord* records, Link next, uint64_t ip) {
-    BranchOutput::dynamic(node, records, next, ip);
+  void indirect(const GraphNode& node, const GraphRecord* records, Link next, uint64_t ip) {
+    BranchOutput::indirect(node, records, next, ip);
     add_blocks(node, records, node.path_count + 1u);
+  }
+  void returned(const GraphNode& node, const GraphRecord* records, uint32_t /*call*/, uint64_t ip) {
+    indirect(node, records, 0, ip);
   }
   void path(const GraphNode& node, const GraphRecord* records) {
     BranchOutput::path(node, records);
@@ -263,9 +271,12 @@ class TimedOutput : public FullOutput {
     commit(node.path_count);
     FullOutput::conditional(node, records, taken);
   }
-  void dynamic(const GraphNode& node, const GraphRecord* records, Link next, uint64_t ip) {
+  void indirect(const GraphNode& node, const GraphRecord* records, Link next, uint64_t ip) {
     commit(node.path_count);
-    FullOutput::dynamic(node, records, next, ip);
+    FullOutput::indirect(node, records, next, ip);
+  }
+  void returned(const GraphNode& node, const GraphRecord* records, uint32_t /*call*/, uint64_t ip) {
+    indirect(node, records, 0, ip);
   }
   void partial(const GraphNode& node, const GraphRecord* records, unsigned count) {
     commit(count - 1);

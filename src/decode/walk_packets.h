@@ -17,6 +17,7 @@ struct WalkOptions {
   bool skips_psb = false;           // a PSB+ that says nothing new is no matter
   bool skips_timing = false;        // nor is time
   bool stops_at_tsc = false;        // but for this one
+  bool compressed_returns = true;   // a TNT bit may be a return's
   uint8_t mode_bits = 1;            // of MODE.Exec: what the flow is in
   pt::TraceClock* clock = nullptr;  // is told the time of skipped packets
 };

@@ -20,11 +20,11 @@ namespace auxtrail::decode {
 class Walker {
  public:
   virtual ~Walker() = default;
-  // Who is told of what follows; for each trace anew. `base_offset` is where it begins in a longer
-  // one.
+  // Who is told of what follows. `base_offset` is where the trace begins in a longer one.
   virtual void begin(FlowConsumer& consumer, uint64_t base_offset) = 0;
-  // GraphWalk::run(). All that happened is delivered afterwards, but for the last branch, if it led
-  // to state.ip and is returned; the totals of this run do not count it.
+  // GraphWalk::run(); hints in `stack` must be of this mode's graph. All that happened is delivered
+  // afterwards, but for the last branch, if it led to state.ip and is returned; the totals of this
+  // run do not count it.
   virtual bool run(flow::ExecMode mode, std::span<const std::byte> trace,
                    const WalkOptions& options, flow::ReturnStack& stack, WalkState& state,
                    WalkTotals& totals, std::optional<Branch>& last) = 0;
@@ -51,8 +51,6 @@ class OutputWalker : public Walker {
            std::optional<Branch>& last) override {
     auto& part = parts_[static_cast<size_t>(mode) - 1];
     if (!part) part = std::make_unique<Part>(program_->graph(mode));
-    if (last_part_ != part.get()) stack.forget_hints();  // they are another graph's
-    last_part_ = part.get();
     if constexpr (!std::is_same_v<Output, EdgeOutput>)
       part->output.set_consumer(*consumer_, base_offset_);
     if constexpr (Output::kTellsTimes) part->output.begin_at(now_, options.clock->moment());
@@ -98,7 +96,6 @@ class OutputWalker : public Walker {
   FlowConsumer* consumer_ = nullptr;
   uint64_t base_offset_ = 0;
   std::array<std::unique_ptr<Part>, 3> parts_;
-  Part* last_part_ = nullptr;
   pt::Moment now_;
   pt::Moment last_time_;
 };

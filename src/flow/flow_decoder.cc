@@ -30,11 +30,27 @@ bool decides_flow(const Event& event) {
   }
 }
 
+ExecMode mode_of_bits(uint8_t bits) {
+  switch (bits) {
+    case 16:
+      return ExecMode::k16;
+    case 32:
+      return ExecMode::k32;
+    case 64:
+      return ExecMode::k64;
+    default:
+      return ExecMode::kUnknown;
+  }
+}
+
 }  // namespace
 
 FlowDecoder::FlowDecoder(const pt::TraceConfig& config, std::span<const std::byte> trace,
                          const CodeMemory& code)
-    : config_(config), events_(without_ticks(config), trace), code_(&code) {}
+    : config_(config),
+      events_(without_ticks(config), trace),
+      code_(&code),
+      assumed_mode_(mode_of_bits(config.assumed_mode_bits)) {}
 
 void FlowDecoder::set_code(const CodeMemory& code) {
   code_ = &code;
@@ -63,7 +79,7 @@ void FlowDecoder::moved(uint64_t ip, uint64_t tnt, unsigned tnt_bits) {
   has_count_ = true;
   count_ = 0;
   blocks_without_event_ = 0;
-  block_ = FlowBlock{ip, ip, 0, mode_, speculative_, {}};
+  block_ = FlowBlock{ip, ip, 0, mode(), speculative_, {}};
   behind_block_ = true;
   phase_ = Phase::kTrailing;
   uint32_t lost_mtc = 0;
@@ -270,7 +286,7 @@ bool FlowDecoder::build_block(FlowItem& item) {
     phase_ = Phase::kEnd;
     return false;
   }
-  block_ = FlowBlock{ip_, ip_, 0, mode_, speculative_, {}};
+  block_ = FlowBlock{ip_, ip_, 0, mode(), speculative_, {}};
   block_is_full_ = false;
   if (status_ != Status::kOk) {
     phase_ = Phase::kDeliver;

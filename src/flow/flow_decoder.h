@@ -104,7 +104,9 @@ class FlowDecoder {
   // tells with moved() where he left it; the return stack is shared.
   [[nodiscard]] bool ready() const;
   [[nodiscard]] uint64_t ip() const { return ip_; }
-  [[nodiscard]] ExecMode mode() const { return mode_; }
+  [[nodiscard]] ExecMode mode() const {
+    return mode_ != ExecMode::kUnknown ? mode_ : assumed_mode_;
+  }
   [[nodiscard]] bool speculative() const { return speculative_; }
   ReturnStack& return_stack() { return returns_; }
   EventDecoder& events() { return events_; }
@@ -233,7 +235,8 @@ class FlowDecoder {
 
   // Where the flow is.
   uint64_t ip_ = 0;
-  ExecMode mode_ = ExecMode::kUnknown;
+  ExecMode mode_ = ExecMode::kUnknown;  // what packets told
+  ExecMode assumed_mode_;               // as long as they told none
   bool enabled_ = false;
   bool speculative_ = false;
   ReturnStack returns_;

@@ -16,7 +16,7 @@ bool FlowDecoder::turn_disable_synchronous() {
   Instruction insn;
   const CodeSection* section = nullptr;
   bool crosses = false;
-  if (instruction_at(event_.at, mode_, insn, section, crosses) != Status::kOk) return false;
+  if (instruction_at(event_.at, mode(), insn, section, crosses) != Status::kOk) return false;
   if (!is_vmentry(insn)) return false;
   event_.kind = EventKind::kDisabled;
   return true;
@@ -37,7 +37,7 @@ bool FlowDecoder::leads_to(uint64_t from, uint64_t to, int steps) const {
     Instruction insn;
     bool crosses = false;
     if (steps-- == 0) return false;
-    if (instruction_at(from, mode_, insn, section, crosses) != Status::kOk) return false;
+    if (instruction_at(from, mode(), insn, section, crosses) != Status::kOk) return false;
     if (!next_ip(insn, from, from)) return false;
   }
   return true;

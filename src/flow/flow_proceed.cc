@@ -40,7 +40,7 @@ FlowDecoder::Step FlowDecoder::take_instruction() {
   const CodeSection* section = section_;
   Instruction insn;
   bool crosses = false;
-  const Status status = instruction_at(ip_, mode_, insn, section, crosses);
+  const Status status = instruction_at(ip_, mode(), insn, section, crosses);
   if (status != Status::kOk) return fail(status);
   // A block lies in one section.
   if (section != section_ && block_.instructions != 0) return Step::kBlockEnd;
@@ -119,7 +119,7 @@ FlowDecoder::Step FlowDecoder::proceed_with_trace(const Instruction& insn, uint6
     if (bit == Bit::kTaken) ip_ += static_cast<uint64_t>(insn.relative);
     return Step::kReached;
   }
-  if (insn.cls == InsnClass::kReturn) {
+  if (insn.cls == InsnClass::kReturn && config_.return_compression) {
     const Bit bit = take_bit();
     if (bit == Bit::kNotTaken) return fail(Status::kBadReturnCompression);
     if (bit == Bit::kTaken) {

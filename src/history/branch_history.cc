@@ -47,15 +47,18 @@ std::span<const decode::Branch> BranchHistory::last(size_t count) const {
   return all.last(std::min(count, all.size()));
 }
 
-std::string brstack(std::span<const decode::Branch> branches, size_t max_entries) {
+std::string brstack(std::span<const decode::Branch> branches, size_t max_entries,
+                    std::span<const uint64_t> cycles) {
   if (!branches.empty() && branches.back().kind == decode::BranchKind::kTraceEnd) {
     branches = branches.first(branches.size() - 1);
   }
-  branches = branches.last(std::min(max_entries, branches.size()));
+  const size_t end = branches.size();
   std::string line;
-  for (auto branch = branches.rbegin(); branch != branches.rend(); ++branch) {
+  for (size_t i = end; i != end - std::min(max_entries, end); --i) {
+    const decode::Branch& branch = branches[i - 1];
     if (!line.empty()) line += ' ';
-    fmt::format_to(std::back_inserter(line), "{:#x}/{:#x}/-/-/-/0/ ", branch->from, branch->to);
+    fmt::format_to(std::back_inserter(line), "{:#x}/{:#x}/-/-/-/{}/ ", branch.from, branch.to,
+                   cycles.empty() ? 0 : cycles[i - 1]);
   }
   return line;
 }

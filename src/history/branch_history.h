@@ -73,8 +73,10 @@ class BranchHistory : public decode::FlowConsumer {
   std::vector<decode::DecodeError> errors_;
 };
 
-// perf 6.1's brstack: "0xFROM/0xTO/-/-/-/0/ " entries, newest first, space between. The flags are
-// unknown, hence "-". The newest trace end marker is left out, as perf does.
-std::string brstack(std::span<const decode::Branch> branches, size_t max_entries = 32);
+// perf 6.1's brstack: "0xFROM/0xTO/-/-/-/CYCLES/ " entries, newest first, space between. The flags
+// are unknown, hence "-". The newest trace end marker is left out, as perf does. `cycles` are as
+// many as branches, or none: 0 everywhere.
+std::string brstack(std::span<const decode::Branch> branches, size_t max_entries = 32,
+                    std::span<const uint64_t> cycles = {});
 
 }  // namespace auxtrail::history

@@ -26,6 +26,7 @@ void require(bool condition) {
 class Checker : public history::BranchHistory {
  public:
   Checker() : BranchHistory(Options{.blocks = true, .errors = true}) {}
+  [[nodiscard]] unsigned wants() const override { return decode::kWantsAll; }
   void on_not_taken(uint64_t) override { ++not_taken; }
   void on_gap(const decode::Gap&) override { ++gaps; }
   uint64_t not_taken = 0;

@@ -56,6 +56,8 @@ class VirtualLbr {
   // if decoded_from() is 0.
   const decode::DecodeSummary& read(const image::CodeMap& code, std::span<const std::byte> trace);
 
+  // As if nothing was ever read.
+  void clear() { history_.clear(); }
   // Of the newest read, until the next; oldest first, with the markers of trace begin and end. One
   // more than asked for if there is one: the oldest one's distance is to it. Offsets of errors are
   // counted from decoded_from().

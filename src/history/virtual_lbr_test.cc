@@ -156,7 +156,9 @@ TEST(VirtualLbrTest, NoPsbAndNothing) {
   decode::NativeDecoder decoder;
   VirtualLbr lbr(decoder, {.count = 4});
   const std::vector<std::byte> noise(100, std::byte{0x06});
-  EXPECT_EQ(lbr.read({}, noise).error_count(), 0);
+  const auto& summary = lbr.read({}, noise);
+  EXPECT_EQ(summary.errors[static_cast<size_t>(decode::ErrorCause::kNoPsb)], 1);
+  EXPECT_EQ(summary.error_count(), 1);
   EXPECT_TRUE(lbr.branches().empty());
   (void)lbr.read({}, {});
   EXPECT_TRUE(lbr.entries().empty());

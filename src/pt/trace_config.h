@@ -55,6 +55,12 @@ struct TraceConfig {
   uint8_t nom_freq = 0;  // MSR_PLATFORM_INFO[15:8], the nominal (non-turbo) frequency ratio
   uint32_t cpuid_0x15_eax = 0;  // TSC ticks = crystal clock * ebx / eax
   uint32_t cpuid_0x15_ebx = 0;
+  // False: the trace was made without return compression (IA32_RTIT_CTL.DisRETC). A TNT bit is
+  // never a return's then, so a return that meets one is an error instead of a guess.
+  bool return_compression = true;
+  // 16, 32 or 64: what the code is where no MODE.Exec packet has told yet. 0: unknown, and such
+  // code is an error.
+  uint8_t assumed_mode_bits = 0;
   // Keep the calibration of CYC packets over an OVF.
   bool keep_calibration_on_overflow = false;
   // Report the interrupt flag's changes as events of their own (libipt: enable_iflags_events).

@@ -42,6 +42,7 @@ class PttArchive {
   // All cases of `tool`, by name.
   [[nodiscard]] std::vector<PttCase> cases(const std::string& tool) const;
   [[nodiscard]] std::vector<uint8_t> bytes(const std::string& file) const;
+  [[nodiscard]] std::string path(const std::string& file) const { return directory_ / file; }
 
  private:
   std::filesystem::path directory_;
