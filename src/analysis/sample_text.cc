@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <vector>
 
 #include "analysis/places.h"
 
@@ -33,6 +34,14 @@ SampleText::SampleText(Recording& recording, ScriptFields fields, size_t max_bra
   for (const perfdata::Event& event : recording.reader().events()) {
     event_width_ = std::max(event_width_, event.name.size());
   }
+  if (!fields_.has(Field::kCallstack)) return;
+  functions_ = std::make_unique<Functions>(recording.symbolizer());
+  call_stack_ = std::make_unique<history::CallStack>(functions_.get());
+}
+
+uint64_t SampleText::Functions::start_of(uint64_t ip) {
+  const image::Location location = symbolizer_.locate(*code_, ip);
+  return location.function != nullptr ? ip - location.offset() : 0;
 }
 
 void SampleText::append(const WalkedSample& walked, fmt::memory_buffer& out) {
@@ -43,7 +52,10 @@ void SampleText::append(const WalkedSample& walked, fmt::memory_buffer& out) {
   append_place(walked.ip_code, walked.sample.ip, out);
   append_branch_stack(walked, out);
   put(out, "\n");
+  const bool has_stack = call_stack_ != nullptr && walked.has_history();
+  if (has_stack) append_call_stack(walked, out);
   if (fields_.has(Field::kBrlist)) append_branch_list(walked, out);
+  if (has_stack || fields_.has(Field::kBrlist)) put(out, "\n");
 }
 
 void SampleText::append(const TracePosition& position, const decode::Branch& branch,
@@ -121,7 +133,13 @@ void SampleText::append_branch_stack(const WalkedSample& walked, fmt::memory_buf
   // A trace that only states the sample's position has no branches, as perf sees it.
   if (walked.decoded.instructions == 0) return;
   const auto all = walked.history.branches();
-  if (fields_.has(Field::kBrstack)) put(out, " {}", history::brstack(all, max_branches_));
+  if (fields_.has(Field::kBrstack)) {
+    std::vector<uint64_t> cycles;
+    for (size_t i = 0; fields_.has(Field::kBrtime) && i < all.size(); ++i) {
+      cycles.push_back(history::lbr_entry(walked.history, i).cycles.value_or(0));
+    }
+    put(out, " {}", history::brstack(all, max_branches_, cycles));
+  }
   if (!fields_.has(Field::kBrstackSym)) return;
   const bool drop_end = !all.empty() && all.back().kind == decode::BranchKind::kTraceEnd;
   const auto shown = drop_end ? all.first(all.size() - 1) : all;
@@ -137,16 +155,50 @@ void SampleText::append_branch_stack(const WalkedSample& walked, fmt::memory_buf
   }
 }
 
+// As perf prints callchains, but with the calls themselves, not where they return to.
+void SampleText::append_call_stack(const WalkedSample& walked, fmt::memory_buffer& out) {
+  functions_->set_code(walked.code);
+  call_stack_->clear();
+  for (const decode::Branch& branch : walked.history.branches()) call_stack_->on_branch(branch);
+  const auto put_frame = [&](uint64_t address) {
+    put(out, "\t");
+    append_end(walked.code, address, "", out);
+    put(out, "\n");
+  };
+  const auto put_mark = [&out](std::string_view mark) { put(out, "\t {:>16} {}\n", "", mark); };
+  const uint64_t ip = walked.decoded.final_ip.value_or(walked.sample.ip);
+  put_frame(ip);
+  auto frames = call_stack_->frames();
+  // The trace was left there: that is no call.
+  if (!frames.empty() && frames.back().call_ip == ip) frames = frames.first(frames.size() - 1);
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+    if (frame->kind == history::FrameKind::kUnknown) {
+      put_mark(image::kUnknown);
+    } else if (frame->kind == history::FrameKind::kUntraced) {
+      put_mark("[untraced]");
+    } else {
+      put_frame(frame->call_ip);
+    }
+  }
+  put_mark(image::kUnknown);
+}
+
 void SampleText::append_branch_list(const WalkedSample& walked, fmt::memory_buffer& out) {
-  for (const decode::Branch& branch : newest(walked)) {
+  const size_t count = walked.history.branches().size();
+  for (size_t i = count - newest(walked).size(); i < count; ++i) {
+    const decode::Branch& branch = walked.history.branches()[i];
     const std::string_view kind = decode::name(branch.kind);
     append_end(walked.code, branch.from, branch.is_marker() ? kind : "", out);
     put(out, " => ");
     append_end(walked.code, branch.to, branch.is_marker() ? kind : "", out);
     if (!branch.is_marker()) put(out, "  {}", kind);
+    if (fields_.has(Field::kBrtime)) {
+      const history::LbrEntry entry = history::lbr_entry(walked.history, i);
+      if (entry.cycles) put(out, "  +{} cycles", *entry.cycles);
+      if (entry.tsc_ticks) put(out, "  +{} ticks", *entry.tsc_ticks);
+    }
     put(out, "\n");
   }
-  put(out, "\n");
 }
 
 void SampleText::append_end(const image::Layout& code, uint64_t address, std::string_view marker,

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "analysis/full_trace.h"
 #include "analysis/sample_walk.h"
 #include "analysis/script_fields.h"
+#include "history/call_stack.h"
 
 namespace auxtrail::analysis {
 
@@ -18,7 +20,8 @@ class SampleText {
   // `max_branches` of each sample are printed, the newest ones; 0: all of them.
   SampleText(Recording& recording, ScriptFields fields, size_t max_branches);
 
-  // Appends the sample's line, and with brlist one line per branch and an empty one.
+  // Appends the sample's line, with callstack one line per frame, and with brlist one line per
+  // branch; then an empty one.
   void append(const WalkedSample& walked, fmt::memory_buffer& out);
   // Appends the line of a branch of full trace, as `perf script --itrace=b` has it.
   void append(const TracePosition& position, const decode::Branch& branch, fmt::memory_buffer& out);
@@ -38,15 +41,30 @@ class SampleText {
   void append_symbol(const image::Location& location, fmt::memory_buffer& out);
   void append_dso(const image::Location& location, fmt::memory_buffer& out);
   void append_branch_stack(const WalkedSample& walked, fmt::memory_buffer& out);
+  void append_call_stack(const WalkedSample& walked, fmt::memory_buffer& out);
   void append_branch_list(const WalkedSample& walked, fmt::memory_buffer& out);
   void append_end(const image::Layout& code, uint64_t address, std::string_view marker,
                   fmt::memory_buffer& out);
   [[nodiscard]] std::span<const decode::Branch> newest(const WalkedSample& walked) const;
 
+  // Functions by their symbols.
+  class Functions : public history::FunctionFinder {
+   public:
+    explicit Functions(image::Symbolizer& symbolizer) : symbolizer_(symbolizer) {}
+    void set_code(const image::Layout& code) { code_ = &code; }
+    uint64_t start_of(uint64_t ip) override;
+
+   private:
+    image::Symbolizer& symbolizer_;
+    const image::Layout* code_ = nullptr;
+  };
+
   Recording& recording_;
   ScriptFields fields_;
   size_t max_branches_;
   size_t event_width_ = 0;
+  std::unique_ptr<Functions> functions_;  // if call stacks are asked for
+  std::unique_ptr<history::CallStack> call_stack_;
 };
 
 }  // namespace auxtrail::analysis

@@ -34,9 +34,13 @@ bool in_kernel(const abi::Sample& sample) {
 SampleWalk::SampleWalk(Recording& recording, WalkOptions options)
     : recording_(recording),
       options_(std::move(options)),
-      history_({.blocks = options_.blocks, .errors = true}),
+      history_({.blocks = options_.blocks, .errors = true, .times = options_.times}),
       filters_(filters_of(recording.reader())) {
   if (options_.decode) decoder_ = decode::make_decoder(options_.decoder, recording.trace_config());
+  if (decoder_ && options_.newest_branches != 0) {
+    lbr_.emplace(*decoder_, history::VirtualLbr::Options{.count = options_.newest_branches,
+                                                         .times = options_.times});
+  }
 }
 
 SampleWalk::~SampleWalk() = default;
@@ -85,23 +89,25 @@ bool SampleWalk::visit_sample(const perfdata::DataRecord& record, const SampleVi
   const bool untraced =
       !filters_.empty() && (filters_.exclude(*code, sample.ip) || filters_.stopped(sample.aux));
   return visitor({record, *record.event, sample, period_of(sample, *record.event), time_ns, *code,
-                  *ip_code, overflow_ip(sample), history_, decoded_, seen_, untraced});
+                  *ip_code, overflow_ip(sample), history(), decoded_, seen_, untraced});
 }
 
 uint64_t SampleWalk::overflow_ip(const abi::Sample& sample) const {
-  if (!recording_.in_windows() || history_.branches().empty()) return sample.ip;
-  const decode::Branch& first = history_.branches().front();
+  if (!recording_.in_windows() || history().branches().empty()) return sample.ip;
+  const decode::Branch& first = history().branches().front();
   return first.kind == decode::BranchKind::kTraceBegin ? first.to : sample.ip;
 }
 
 void SampleWalk::decode(const abi::Sample& sample, const image::Layout& code) {
   history_.clear();
+  if (lbr_) lbr_->clear();
   decoded_ = {};
   if (sample.has_aux && sample.aux.empty()) ++statistics_.empty_aux;
   if (sample.aux.empty()) return;
   ++statistics_.samples_with_aux;
   if (!decoder_) return;
-  decoded_ = decoder_->decode(code_map(code), sample.aux, history_);
+  decoded_ = lbr_ ? lbr_->read(code_map(code), sample.aux)
+                  : decoder_->decode(code_map(code), sample.aux, history_);
   statistics_.decoded += decoded_;
 }
 

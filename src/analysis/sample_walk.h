@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -23,6 +24,7 @@
 #include "analysis/trace_filters.h"
 #include "decode/branch_decoder.h"
 #include "history/branch_history.h"
+#include "history/virtual_lbr.h"
 #include "image/code_map.h"
 
 namespace auxtrail::analysis {
@@ -69,8 +71,12 @@ using SampleVisitor = std::function<bool(const WalkedSample&)>;
 using ProgressCallback = std::function<void(double done)>;
 
 struct WalkOptions {
-  bool decode = true;      // false: no histories, all samples at the speed of reading
-  bool blocks = false;     // histories hold their blocks too
+  bool decode = true;   // false: no histories, all samples at the speed of reading
+  bool blocks = false;  // histories hold their blocks too
+  // So many branches of each history, the newest; 0: all. What lies before them is not even decoded
+  // where that can be, so that the statistics know nothing of it. Not together with blocks.
+  size_t newest_branches = 0;
+  bool times = false;      // histories hold their branches' times too
   bool overlaps = false;   // find out what of a history was seen before
   bool full_trace = true;  // decode AUXTRACE records too
   decode::DecoderKind decoder = decode::DecoderKind::kNative;
@@ -106,6 +112,9 @@ class SampleWalk {
  private:
   bool visit_sample(const perfdata::DataRecord& record, const SampleVisitor& visitor);
   void decode(const abi::Sample& sample, const image::Layout& code);
+  [[nodiscard]] const history::BranchHistory& history() const {
+    return lbr_ ? lbr_->history() : history_;
+  }
   void find_seen(const perfdata::DataRecord& record, const abi::Sample& sample,
                  const image::Layout& code);
   [[nodiscard]] uint64_t overflow_ip(const abi::Sample& sample) const;
@@ -117,6 +126,8 @@ class SampleWalk {
   std::unique_ptr<decode::BranchDecoder> decoder_;
   std::unordered_map<uint64_t, image::CodeMap> code_maps_;  // by layout id
   history::BranchHistory history_;
+  std::optional<history::VirtualLbr>
+      lbr_;  // in place of it, if only the newest branches are asked for
   TraceFilters filters_;
   std::unordered_map<uint32_t, std::span<const std::byte>> previous_aux_;  // by tid
   SeenBefore seen_;

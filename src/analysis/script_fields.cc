@@ -32,6 +32,8 @@ constexpr FieldInfo kFields[] = {
     {"brstack", ScriptField::kBrstack, PERF_SAMPLE_AUX},
     {"brstacksym", ScriptField::kBrstackSym, PERF_SAMPLE_AUX},
     {"brlist", ScriptField::kBrlist, PERF_SAMPLE_AUX},
+    {"brtime", ScriptField::kBrtime, PERF_SAMPLE_AUX},
+    {"callstack", ScriptField::kCallstack, PERF_SAMPLE_AUX},
 };
 static_assert(std::size(kFields) == static_cast<size_t>(ScriptField::kCount));
 
@@ -49,7 +51,7 @@ tl::unexpected<Error> complain(std::string_view why, std::string_view fix) {
 
 std::string_view script_field_names() {
   return "comm, pid, tid, cpu, time, period, event, ip, addr, sym, symoff, dso, srcline, brstack, "
-         "brstacksym, brlist";
+         "brstacksym, brlist, brtime, callstack";
 }
 
 ScriptFields ScriptFields::defaults() {
@@ -94,7 +96,8 @@ Result<ScriptFields> ScriptFields::parse(std::string_view text) {
 }
 
 bool ScriptFields::needs_history() const {
-  return has(ScriptField::kBrstack) || has(ScriptField::kBrstackSym) || has(ScriptField::kBrlist);
+  return has(ScriptField::kBrstack) || has(ScriptField::kBrstackSym) || has(ScriptField::kBrlist) ||
+         has(ScriptField::kCallstack);
 }
 
 ScriptFields ScriptFields::available(const perfdata::Event& event) const {

@@ -27,6 +27,8 @@ enum class ScriptField : uint8_t {
   kBrstack,     // the newest branches on the sample's line, newest first
   kBrstackSym,  // the same with symbols
   kBrlist,      // the newest branches, one per line, newest last
+  kBrtime,      // with them, how long after the one before each was
+  kCallstack,   // who called whom, one frame per line, innermost first
   kCount
 };
 
@@ -42,6 +44,8 @@ class ScriptFields {
 
   [[nodiscard]] bool has(ScriptField field) const { return bits_[static_cast<size_t>(field)]; }
   [[nodiscard]] bool needs_history() const;
+  // And all of it, not only its newest branches.
+  [[nodiscard]] bool needs_whole_history() const { return has(ScriptField::kCallstack); }
 
   // Without the fields that samples of this event do not have.
   [[nodiscard]] ScriptFields available(const perfdata::Event& event) const;

@@ -140,6 +140,41 @@ TEST(SampleTextTest, BranchListIsNewestLast) {
   EXPECT_EQ(lines[5], "");
 }
 
+std::string our_newest(const std::vector<std::byte>& file, const ScriptFields& fields,
+                       size_t max_branches) {
+  auto recording = Recording::from_bytes(file, "test");
+  SampleText text(*recording, fields, max_branches);
+  SampleWalk walk(*recording, {.newest_branches = max_branches + 1});
+  fmt::memory_buffer out;
+  walk.run([&](const WalkedSample& sample) {
+    text.append(sample, out);
+    return true;
+  });
+  return to_string(out);
+}
+
+TEST(SampleTextTest, TheNewestBranchesAloneGiveTheSameText) {
+  const auto file = testing::traced_file(testing::traced_samples(5));
+  for (const size_t count : {1, 3, 100}) {
+    for (const char* fields : {"ip,brstack", "ip,brstacksym", "ip,brlist"}) {
+      const auto chosen = *ScriptFields::parse(fields);
+      EXPECT_EQ(our_newest(file, chosen, count), our_script(file, chosen, count))
+          << fields << " " << count;
+    }
+  }
+}
+
+TEST(SampleTextTest, CallStackEndsInTheUnknown) {
+  auto samples = testing::traced_samples(1);
+  const auto file = testing::traced_file(samples);
+  const std::string text = our_script(file, *ScriptFields::parse("ip,callstack"), 4);
+  const auto lines = lines_of(text);
+  ASSERT_GE(lines.size(), 4u) << text;
+  EXPECT_THAT(lines[1], HasSubstr(fmt::format("{:x} traced_", samples[0].ip))) << text;
+  EXPECT_THAT(lines[lines.size() - 2], HasSubstr("[unknown]")) << text;
+  EXPECT_EQ(lines.back(), "");
+}
+
 TEST(ScriptFieldsTest, DefaultsCanBeChanged) {
   const auto fields = ScriptFields::parse("+brstack,-dso");
   ASSERT_TRUE(fields);

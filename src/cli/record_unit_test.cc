@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <sstream>
 
 #include "cli/testing/file_facts.h"
@@ -59,6 +60,48 @@ TEST_F(RecordUnit, PerfDecodesTheHistory) {
   size_t branches = 0;
   EXPECT_EQ(perf_errors(folder_.path("perf.data"), branches), 0U);
   EXPECT_GT(branches, 1000U);
+}
+
+// The functions of a frame's lines in `script -F callstack`, innermost first, "" between samples.
+std::vector<std::string> stack_functions(const std::string& text) {
+  std::vector<std::string> functions;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) functions.emplace_back();
+    if (line.empty() || line.front() != '\t') continue;
+    std::istringstream words(line);
+    std::string word;
+    std::string function;
+    words >> word;
+    function = word == "[unknown]" ? word : (words >> function, function);
+    functions.push_back(function.substr(0, function.find('+')));
+  }
+  return functions;
+}
+
+// Who calls whom in that program is known.
+TEST_F(RecordUnit, CallStacksAreTheProgramsOwn) {
+  const Ended ended = run_program(record({"-F", "200", AUXTRAIL_NESTED_CALLS}), options());
+  ASSERT_EQ(ended.exit_status(), 0) << ended.err;
+  const Ended text = run_program(
+      {AUXTRAIL_PROGRAM, "script", "-i", folder_.path("perf.data"), "-F", "ip,callstack"});
+  ASSERT_EQ(text.exit_status(), 0) << text.err;
+  const auto functions = stack_functions(text.out);
+  const std::map<std::string, std::string> callers = {{"nested_leaf", "nested_middle"},
+                                                      {"nested_middle", "nested_outer"},
+                                                      {"nested_outer", "main"}};
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i + 1 < functions.size(); ++i) {
+    const auto caller = callers.find(functions[i]);
+    if (caller == callers.end()) continue;
+    if (functions[i + 1] != "[unknown]") {
+      EXPECT_EQ(functions[i + 1], caller->second) << "called " << functions[i];
+      ++known[functions[i]];
+    }
+  }
+  // Samples are taken at any place; most of the time is the leaf's.
+  EXPECT_GT(known["nested_leaf"], 10U) << text.out;
+  EXPECT_GT(known["nested_outer"], 5U);
 }
 
 // Windows of several threads overlap in time and share perf's one queue; none may be dropped as an

@@ -129,7 +129,10 @@ int run_script(const Arguments& arguments) {
   analysis::SampleText text(*recording, *fields, options.last);
   analysis::SampleText branch_text(*recording, branch_fields(options), options.last);
   BranchPrinter branches(branch_text, out);
+  const bool whole = fields->needs_whole_history() || options.last == 0;
   analysis::SampleWalk walk(*recording, {.decode = fields->needs_history() || full_trace,
+                                         .newest_branches = whole ? 0 : options.last + 1,
+                                         .times = fields->has(analysis::ScriptField::kBrtime),
                                          .full_trace = full_trace,
                                          .decoder = options.reading.decoder,
                                          .progress = [&bar](double done) { bar.update(done); }});

@@ -34,12 +34,19 @@ struct Branch {
   // Tracing ended with this branch (a system call, say): `to` is 0 or the first address outside the
   // filter.
   bool ends_trace = false;
+  // Of the branch instruction, bytes; 0: unknown. A call's return address is from + length.
+  uint8_t length = 0;
 
   [[nodiscard]] bool is_marker() const {
     return kind == BranchKind::kTraceBegin || kind == BranchKind::kTraceEnd;
   }
-  bool operator==(const Branch&) const = default;
+  // By what happened: the length is the code's, and not every decoder knows it everywhere.
+  bool operator==(const Branch& other) const {
+    return from == other.from && to == other.to && kind == other.kind &&
+           ends_trace == other.ends_trace;
+  }
 };
+static_assert(sizeof(Branch) == 24);
 
 // Instructions executed one after the other, without a taken branch between them.
 struct Block {

@@ -10,6 +10,8 @@
 //                       disabled event                    led out of the trace (a system call, the
 //                       filter's edge) overflow, error                   unknown: dropped
 //
+// Its time is that of the packet that decided it, not of the one that showed where it led.
+//
 // A `jcc` whose target is its own fall-through counts as not taken: libipt does not tell.
 #pragma once
 
@@ -17,6 +19,7 @@
 #include <optional>
 
 #include "decode/branch_decoder.h"
+#include "pt/trace_clock.h"
 
 namespace auxtrail::decode {
 
@@ -29,8 +32,13 @@ class BranchAssembler {
     uint64_t from = 0;
     uint64_t fall_through = 0;
     BranchKind kind = BranchKind::kJump;
-    uint64_t to = 0;  // if known already, else 0
+    uint64_t to = 0;     // if known already, else 0
+    uint8_t length = 0;  // of the branch instruction, bytes; 0: unknown
   };
+
+  // When all happens that comes from now on; for consumers that want times.
+  void set_time(const pt::Moment& now) { now_ = now; }
+  [[nodiscard]] const pt::Moment& time() const { return now_; }
 
   void on_block(const Block& block, const std::optional<Ending>& ending) {
     ensure_running(block.first_ip);
@@ -39,7 +47,7 @@ class BranchAssembler {
     ++summary_.blocks;
     last_ip_ = block.last_ip;
     if (wants(kWantsBlocks)) consumer_.on_block(block);
-    pending_ = ending;
+    set_pending(ending);
   }
 
   // The pending branch led to `ip`.
@@ -52,7 +60,7 @@ class BranchAssembler {
       if (wants(kWantsNotTaken)) consumer_.on_not_taken(branch.from);
       return;
     }
-    emit({branch.from, ip, branch.kind, false});
+    emit({branch.from, ip, branch.kind, false, branch.length}, pending_time_);
   }
 
   // The flow came to `ip` and found no code there.
@@ -87,7 +95,10 @@ class BranchAssembler {
       resolve(to);
       emit({last_ip_, 0, BranchKind::kTraceEnd, true});
     } else if (pending_) {
-      emit({pending_->from, to, pending_->kind, true});
+      // Without a TNT bit of its own it was the end of tracing that told of it.
+      const bool has_bit = pending_->kind == BranchKind::kConditional;
+      emit({pending_->from, to, pending_->kind, true, pending_->length},
+           has_bit ? pending_time_ : now_);
     } else {
       emit({last_ip_, 0, BranchKind::kTraceEnd, true});
     }
@@ -153,17 +164,30 @@ class BranchAssembler {
 
   // For the fast walk, which delivers branches by itself: the last one that it executed, and
   // whether where it led is still to be told here.
-  void walked(uint64_t last_ip, const std::optional<Ending>& pending) {
+  // `now` is when that branch was, and the time until a packet tells another.
+  void walked(uint64_t last_ip, const std::optional<Ending>& pending, const pt::Moment& now) {
     last_ip_ = last_ip;
     pending_ = pending;
+    pending_time_ = now_ = now;
+    told_.reset();
   }
 
  private:
   [[nodiscard]] bool wants(unsigned what) const { return (wants_ & what) != 0; }
 
-  void emit(const Branch& branch) {
+  void emit(const Branch& branch) { emit(branch, now_); }
+  void emit(const Branch& branch, const pt::Moment& time) {
     if (!branch.is_marker()) ++summary_.branches;
+    if (wants(kWantsTimes) && told_ != time) {
+      told_ = time;
+      consumer_.on_time(time);
+    }
     if (wants(kWantsBranches)) consumer_.on_branch(branch);
+  }
+
+  void set_pending(const std::optional<Ending>& ending) {
+    pending_ = ending;
+    pending_time_ = now_;
   }
 
   // Where it led is known if a packet told it before the flow broke off.
@@ -189,6 +213,9 @@ class BranchAssembler {
   unsigned wants_ = consumer_.wants();
   DecodeSummary summary_;
   std::optional<Ending> pending_;
+  pt::Moment pending_time_;
+  pt::Moment now_;
+  std::optional<pt::Moment> told_;
   std::optional<Gap> gap_;
   uint64_t last_ip_ = 0;
   bool running_ = false;

@@ -17,6 +17,7 @@
 
 #include "decode/branch.h"
 #include "image/code_map.h"
+#include "pt/trace_clock.h"
 #include "pt/trace_config.h"
 
 namespace auxtrail::decode {
@@ -64,7 +65,8 @@ enum Wants : unsigned {
   kWantsNotTaken = 2,
   kWantsBlocks = 4,
   kWantsGaps = 8,
-  kWantsAll = 15,
+  kWantsAll = 15,    // but for times, which slow decoding down and are of use to few
+  kWantsTimes = 16,  // of branches
 };
 
 // Receives the flow in execution order: branches among branches, blocks among blocks and so on;
@@ -80,6 +82,10 @@ class FlowConsumer {
   virtual void on_branches(std::span<const Branch> branches) {
     for (const Branch& branch : branches) on_branch(branch);
   }
+  // When the branches were that come next: the time of the packet that decided them, as exactly as
+  // the timing packets before it tell. Several branches of one TNT packet have one time, which is
+  // exact for the first of them only; direct jumps and calls have that of the packet before them.
+  virtual void on_time(const pt::Moment&) {}
   virtual void on_not_taken(uint64_t /*ip*/) {}  // a conditional branch that fell through
   virtual void on_block(const Block&) {}
   virtual void on_gap(const Gap&) {}

@@ -133,6 +133,8 @@ Link CodeGraph::make_node(uint64_t ip) {
         built.kind = NodeKind::kContinue;
         return store(built);
       case InsnClass::kCondJump:
+        // Both ways are one, and count as not taken: see BranchAssembler.
+        if (insn.relative == 0) break;
         built.add(insn, ip, BranchKind::kConditional, target, block_instructions);
         built.kind = NodeKind::kConditional;
         return store(built);
@@ -173,7 +175,7 @@ Link CodeGraph::store(const Builder& built) {
   for (size_t i = 0; i < built.step_count; ++i) {
     const Builder::Step& step = built.steps[i];
     GraphRecord& record = records_[record_count_++];
-    record.branch = {step.from, step.to, step.kind, false};
+    record.branch = {step.from, step.to, step.kind, false, step.length};
     record.instructions = static_cast<uint16_t>(step.instructions);
     record.length = step.length;
     record.pushes = step.pushes;

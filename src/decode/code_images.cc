@@ -4,6 +4,8 @@
 #include <array>
 #include <new>
 
+#include "flow/instruction.h"
+
 namespace auxtrail::decode {
 namespace {
 
@@ -12,6 +14,17 @@ namespace {
 constexpr uint64_t kCacheLimitBytes = uint64_t{8} << 30;
 
 flow::ExecMode mode_of(const pt_block& block) {
+  switch (block.mode) {
+    case ptem_16bit:
+      return flow::ExecMode::k16;
+    case ptem_32bit:
+      return flow::ExecMode::k32;
+    default:
+      return flow::ExecMode::k64;
+  }
+}
+
+flow::ExecMode flow_mode_of(const pt_block& block) {
   switch (block.mode) {
     case ptem_16bit:
       return flow::ExecMode::k16;
@@ -95,7 +108,14 @@ std::optional<BranchInsn> CodeImages::classify(const pt_block& block) {
     if (count > 0) bytes = std::span(buffer).first(static_cast<size_t>(count));
   }
   auto branch = classify_branch(bytes, mode_of(block));
-  return branch ? branch : from_class(block.iclass);
+  if (!branch) branch = from_class(block.iclass);
+  if (branch && branch->length == 0) {
+    flow::Instruction insn;
+    if (flow::decode_instruction(bytes.data(), bytes.size(), flow_mode_of(block), insn)) {
+      branch->length = insn.length;
+    }
+  }
+  return branch;
 }
 
 }  // namespace auxtrail::decode

@@ -31,7 +31,8 @@ class CodeImages {
   // The image of `code`, built or remembered by its id.
   std::shared_ptr<Image> get(const image::CodeMap& code);
 
-  // The branch that ends `block`, or nothing if the block ends for another reason.
+  // The branch that ends `block`, with its length if it is known; nothing if the block ends for
+  // another reason.
   const std::optional<BranchInsn>& block_end(Image& image, const pt_block& block);
 
  private:

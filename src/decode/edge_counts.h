@@ -66,6 +66,7 @@ class EdgeProfile : public FlowConsumer {
 class EdgeOutput {
  public:
   static constexpr bool kRemembers = true;
+  static constexpr bool kTellsTimes = false;
 
   explicit EdgeOutput(const CodeGraph& graph)
       : graph_(graph),

@@ -525,6 +525,7 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
         const uint8_t* next = read_psb(position, end, options, has_ip, ip);
         if (next == nullptr || !has_ip || !covers(link, ip)) goto stop;
         if (options.clock != nullptr && !feed_psb(position, next, *options.clock)) goto stop;
+        if constexpr (Output::kTellsTimes) output_.time(options.clock->moment());
         position = next;
         last_ip = ip;
         continue;
@@ -532,6 +533,7 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
       case PacketClass::kTiming: {
         const uint8_t* next = read_timing(position, end, options, options.clock);
         if (next == nullptr) goto stop;
+        if constexpr (Output::kTellsTimes) output_.time(options.clock->moment());
         position = next;
         continue;
       }

@@ -70,6 +70,7 @@ class LibiptFlow {
         trace_(trace),
         trace_bytes_(trace.size()),
         blocks_left_(kMaxFreeBlocks + kMaxBlocksPerByte * trace_bytes_),
+        wants_times_((consumer.wants() & kWantsTimes) != 0),
         assembler_(consumer) {
     assembler_.summary().bytes = trace_bytes_;
     show(code_.first());
@@ -152,6 +153,13 @@ class LibiptFlow {
     return true;
   }
 
+  // libipt does not count cycles.
+  void tell_time() {
+    if (!wants_times_) return;
+    const auto now = tsc();
+    assembler_.set_time({now.value_or(0), 0, now.has_value()});
+  }
+
   // The next TSC packet's, the end of time if there is none.
   [[nodiscard]] uint64_t next_tsc() const {
     const auto rest = trace_.subspan(std::min<size_t>(offset(), trace_.size()));
@@ -189,6 +197,7 @@ class LibiptFlow {
       follow_time();
       pt_event event;
       status = pt_blk_event(decoder_.get(), &event, sizeof(event));
+      tell_time();
       if (status >= 0) on_event(event);
     }
     return status;
@@ -200,6 +209,7 @@ class LibiptFlow {
     if (block.ninsn == 0 && status == -pte_nomap && show_later_code(block.ip)) {
       status = pt_blk_next(decoder_.get(), &block, sizeof(block));
     }
+    tell_time();
     if (block.ninsn == 0) {
       // The address the flow went to is known even if no code is.
       if (status == -pte_nomap || status == -pte_bad_insn) assembler_.on_unknown_code(block.ip);
@@ -209,7 +219,8 @@ class LibiptFlow {
     std::optional<BranchAssembler::Ending> ending;
     if (end) {
       const bool conditional = end->kind == BranchKind::kConditional;
-      ending = {block.end_ip, conditional ? block.end_ip + end->length : 0, end->kind};
+      ending = {block.end_ip, conditional ? block.end_ip + end->length : 0, end->kind, 0,
+                end->length};
     }
     assembler_.on_block({block.ip, block.end_ip, block.ninsn}, ending);
     // More code may be known by the time that the flow goes on.
@@ -265,6 +276,7 @@ class LibiptFlow {
   uint64_t trace_bytes_;
   uint64_t blocks_left_;
   uint64_t free_blocks_ = 0;
+  bool wants_times_;
   BranchAssembler assembler_;
   std::optional<uint64_t> now_;
   int status_ = 0;

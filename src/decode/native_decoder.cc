@@ -13,9 +13,10 @@
 namespace auxtrail::decode {
 namespace {
 
-enum class Delivery : uint8_t { kBranches, kAll, kEdges };
+enum class Delivery : uint8_t { kBranches, kAll, kTimed, kEdges };
 
 Delivery delivery_for(const FlowConsumer& consumer) {
+  if ((consumer.wants() & kWantsTimes) != 0) return Delivery::kTimed;
   const unsigned others = kWantsNotTaken | kWantsBlocks;
   return (consumer.wants() & others) != 0 ? Delivery::kAll : Delivery::kBranches;
 }
@@ -60,6 +61,7 @@ class NativeDecoder::Workers {
     std::shared_ptr<ProgramCode> program;
     std::unique_ptr<Walker> branches;
     std::unique_ptr<Walker> all;
+    std::unique_ptr<Walker> timed;
     std::unique_ptr<Walker> edges;
   };
 
@@ -78,6 +80,8 @@ class NativeDecoder::Workers {
         return made<BranchOutput>(worker.branches, worker.program);
       case Delivery::kAll:
         return made<FullOutput>(worker.all, worker.program);
+      case Delivery::kTimed:
+        return made<TimedOutput>(worker.timed, worker.program);
       case Delivery::kEdges:
         break;
     }

@@ -72,17 +72,20 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   walk_options_.compressed_returns = config.return_compression;
   walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
-  if (code.changes()) walk_options_.clock = &flow_->events().clock();
+  wants_times_ = (consumer.wants() & kWantsTimes) != 0;
+  if (code.changes() || wants_times_) walk_options_.clock = &flow_->events().clock();
 }
 
 void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
   const flow::ReturnStack stack = flow_->return_stack();
   assembler_.summary().ends_open = false;
   assembler_.summary().bytes += trace.size();
+  const uint64_t cycles = flow_->events().clock().moment().cycles;
   trace_ = trace;
   piece_.offset = offset;
   flow_.emplace(config_, trace_, *program_.memory);
   flow_->return_stack() = stack;
+  flow_->events().clock().count_from(cycles);
   if (walk_options_.clock != nullptr) walk_options_.clock = &flow_->events().clock();
   futile_offset_ = std::numeric_limits<size_t>::max();
 }
@@ -91,7 +94,9 @@ bool NativeFlow::step() {
   follow_time();
   if (program_.walker != nullptr && flow_->ready() && walk()) return true;
   flow::FlowItem item;
-  switch (flow_->next(item)) {
+  const flow::FlowItemKind kind = flow_->next(item);
+  if (wants_times_) assembler_.set_time(flow_->moment());
+  switch (kind) {
     case flow::FlowItemKind::kBlock:
       on_block(item.block);
       return true;
@@ -151,6 +156,7 @@ bool NativeFlow::walk() {
   if (flow_->mode() != walked_mode_) flow_->return_stack().forget_hints();
   walked_mode_ = flow_->mode();
   program_.walker->begin(consumer_, piece_.offset);
+  if (wants_times_) program_.walker->begin_at(assembler_.time());
   WalkTotals totals;
   std::optional<Branch> last;
   const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,
@@ -165,10 +171,11 @@ bool NativeFlow::walk() {
   summary.blocks += totals.taken + totals.not_taken + (last ? 1 : 0);
   summary.gaps += totals.gaps;
   std::optional<BranchAssembler::Ending> pending;
-  if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip};
-  assembler_.walked(state.executed_ip, pending);
+  if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip, last->length};
   flow_->events().skip_to(state.offset, state.last_ip);
   flow_->moved(state.ip, state.tnt, state.tnt_bits);
+  if (wants_times_) flow_->set_moment(program_.walker->last_time());
+  assembler_.walked(state.executed_ip, pending, flow_->moment());
   return true;
 }
 
@@ -178,7 +185,8 @@ void NativeFlow::on_block(const flow::FlowBlock& block) {
   const auto kind = branch_kind(block.last);
   if (kind) {
     const bool conditional = *kind == BranchKind::kConditional;
-    ending = {block.last_ip, conditional ? block.last_ip + block.last.length : 0, *kind, 0};
+    const uint8_t length = block.last.length;
+    ending = {block.last_ip, conditional ? block.last_ip + length : 0, *kind, 0, length};
   }
   assembler_.on_block({block.first_ip, block.last_ip, block.instructions}, ending);
 }

@@ -79,6 +79,7 @@ class NativeFlow {
   pt::TraceConfig config_;
   std::span<const std::byte> trace_;
   Piece piece_;
+  bool wants_times_ = false;
   FlowPrograms& programs_;
   FlowCode& code_;
   FlowConsumer& consumer_;

@@ -2,6 +2,7 @@
 //
 // Outputs are template parameters of the walk, so that the hot calls are inlined:
 //   kRemembers            whether the walk may use its TntMemo, and then remembered() and forget()
+//   kTellsTimes           whether time() is called where a timing packet told a new time
 //   conditional, indirect, returned, path, partial    what was executed, see below
 // The counting one is in edge_counts.h.
 #pragma once
@@ -42,6 +43,7 @@ class BranchBuffer {
     consumer_ = &consumer;
     wanted_ = (consumer.wants() & kWantsBranches) != 0;
     end_ = branches_.data();
+    times_.clear();
   }
 
   // Room for kRoom more; add what was written there with advance().
@@ -60,13 +62,45 @@ class BranchBuffer {
   [[nodiscard]] Branch& last() { return end_[-1]; }
   Branch take_last() { return *--end_; }
   void flush() {
-    const auto count = static_cast<size_t>(end_ - branches_.data());
-    if (wanted_ && count != 0) consumer_->on_branches({branches_.data(), count});
+    if (!times_.empty()) [[unlikely]]
+      return flush_with_times();
+    deliver(branches_.data(), end_);
     end_ = branches_.data();
+  }
+
+  // The branches behind the next `ahead` have this time.
+  void add_time(const pt::Moment& time, size_t ahead) {
+    const auto index = static_cast<size_t>(end_ - branches_.data()) + ahead;
+    if (!times_.empty() && times_.back().index == index) times_.pop_back();
+    times_.push_back({index, time});
   }
 
  private:
   static constexpr size_t kCapacity = 512;
+  struct Time {
+    size_t index;
+    pt::Moment time;
+  };
+
+  void deliver(const Branch* first, const Branch* end) {
+    if (wanted_ && first != end) consumer_->on_branches({first, static_cast<size_t>(end - first)});
+  }
+  // Times of branches that are still to come stay.
+  void flush_with_times() {
+    const Branch* first = branches_.data();
+    const auto count = static_cast<size_t>(end_ - first);
+    size_t told = 0;
+    for (; told < times_.size() && times_[told].index < count; ++told) {
+      const Branch* at = branches_.data() + times_[told].index;
+      deliver(first, at);
+      consumer_->on_time(times_[told].time);
+      first = at;
+    }
+    deliver(first, end_);
+    end_ = branches_.data();
+    times_.erase(times_.begin(), times_.begin() + static_cast<std::ptrdiff_t>(told));
+    for (Time& time : times_) time.index -= count;
+  }
   void flush_but_last() {
     const Branch newest = take_last();
     flush();
@@ -77,12 +111,14 @@ class BranchBuffer {
   bool wanted_ = false;
   std::vector<Branch> branches_ = std::vector<Branch>(kCapacity + kRoom);
   Branch* end_ = branches_.data();
+  std::vector<Time> times_;
 };
 
 // Every taken branch.
 class BranchOutput {
  public:
   static constexpr bool kRemembers = true;
+  static constexpr bool kTellsTimes = false;
 
   // Before anything else. `base_offset` is where the trace begins in a longer one.
   void set_consumer(FlowConsumer& consumer, uint64_t base_offset) {
@@ -157,9 +193,9 @@ class BranchOutput {
 
  protected:
   FlowConsumer* consumer_ = nullptr;
+  BranchBuffer buffer_;
 
  private:
-  BranchBuffer buffer_;
   uint64_t base_offset_ = 0;
   bool wants_gaps_ = false;
 };
@@ -208,6 +244,64 @@ class FullOutput : public BranchOutput {
   }
 
   unsigned wants_ = 0;
+};
+
+// All that, and when the branches were. A time is told by a packet before the one that it is the
+// time of, which decides only the last branch of a node: the direct branches on the way there were
+// earlier, so the time is theirs who come behind them.
+class TimedOutput : public FullOutput {
+ public:
+  static constexpr bool kTellsTimes = true;
+
+  // The time when a walk begins, and that of the packet that comes next if no other is told.
+  void begin_at(const pt::Moment& now, const pt::Moment& next) {
+    waits_ = next != now;
+    waiting_ = next;
+    newest_ = now;
+    buffer_.add_time(now, 0);
+  }
+  void time(const pt::Moment& now) {
+    waits_ = true;
+    waiting_ = now;
+  }
+  // Of the branch that was written last.
+  [[nodiscard]] const pt::Moment& newest() const { return newest_; }
+
+  void conditional(const GraphNode& node, const GraphRecord* records, unsigned taken) {
+    commit(node.path_count);
+    FullOutput::conditional(node, records, taken);
+  }
+  void indirect(const GraphNode& node, const GraphRecord* records, Link next, uint64_t ip) {
+    commit(node.path_count);
+    FullOutput::indirect(node, records, next, ip);
+  }
+  void returned(const GraphNode& node, const GraphRecord* records, uint32_t /*call*/, uint64_t ip) {
+    indirect(node, records, 0, ip);
+  }
+  void partial(const GraphNode& node, const GraphRecord* records, unsigned count) {
+    commit(count - 1);
+    FullOutput::partial(node, records, count);
+  }
+  void leave_behind(uint64_t last_ip) {
+    commit(0);
+    FullOutput::leave_behind(last_ip);
+  }
+  void begin(uint64_t ip) {
+    commit(0);
+    FullOutput::begin(ip);
+  }
+
+ private:
+  void commit(size_t ahead) {
+    if (!waits_) return;
+    waits_ = false;
+    newest_ = waiting_;
+    buffer_.add_time(waiting_, ahead);
+  }
+
+  bool waits_ = false;
+  pt::Moment waiting_;
+  pt::Moment newest_;
 };
 
 }  // namespace auxtrail::decode

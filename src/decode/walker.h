@@ -28,6 +28,10 @@ class Walker {
   virtual bool run(flow::ExecMode mode, std::span<const std::byte> trace,
                    const WalkOptions& options, flow::ReturnStack& stack, WalkState& state,
                    WalkTotals& totals, std::optional<Branch>& last) = 0;
+  // For a walker that tells times: when the next run begins. It needs WalkOptions::clock.
+  virtual void begin_at(const pt::Moment& /*now*/) {}
+  // And when `last` was.
+  [[nodiscard]] virtual pt::Moment last_time() const { return {}; }
   // Adds what was counted so far; for a walker that counts.
   virtual void flush_edges(EdgeProfile& /*profile*/) {}
 };
@@ -49,15 +53,20 @@ class OutputWalker : public Walker {
     if (!part) part = std::make_unique<Part>(program_->graph(mode));
     if constexpr (!std::is_same_v<Output, EdgeOutput>)
       part->output.set_consumer(*consumer_, base_offset_);
+    if constexpr (Output::kTellsTimes) part->output.begin_at(now_, options.clock->moment());
     const WalkTotals before = part->walk.totals();
     const bool went = part->walk.run(trace, options, stack, state);
     totals = part->walk.totals();
     totals -= before;
+    if constexpr (Output::kTellsTimes) last_time_ = part->output.newest();
     last = state.ended_with_branch ? part->output.take_last() : std::nullopt;
     if (last) --totals.taken;
     part->output.flush();
     return went;
   }
+
+  void begin_at(const pt::Moment& now) override { now_ = now; }
+  [[nodiscard]] pt::Moment last_time() const override { return last_time_; }
 
   void flush_edges(EdgeProfile& profile) override {
     if constexpr (std::is_same_v<Output, EdgeOutput>) {
@@ -87,6 +96,8 @@ class OutputWalker : public Walker {
   FlowConsumer* consumer_ = nullptr;
   uint64_t base_offset_ = 0;
   std::array<std::unique_ptr<Part>, 3> parts_;
+  pt::Moment now_;
+  pt::Moment last_time_;
 };
 
 }  // namespace auxtrail::decode

@@ -73,7 +73,8 @@ struct Event {
   bool ip_suppressed = false;
   bool status_update = false;  // from a PSB+: says what is, not what became
   bool has_tsc = false;
-  uint64_t tsc = 0;  // of the event; CPU time stamp counter ticks
+  uint64_t tsc = 0;     // of the event; CPU time stamp counter ticks
+  uint64_t cycles = 0;  // core cycles up to it, as CYC packets told them
   uint32_t lost_mtc = 0;
   uint32_t lost_cyc = 0;
   uint64_t ip = 0;

@@ -118,6 +118,7 @@ bool EventDecoder::time(uint64_t& tsc, uint32_t& lost_mtc, uint32_t& lost_cyc) c
 
 void EventDecoder::set_time(Event& event) const {
   event.has_tsc = time(event.tsc, event.lost_mtc, event.lost_cyc);
+  event.cycles = clock_.moment().cycles;
 }
 
 bool EventDecoder::take(unsigned bindings, Event& event) { return pending_.take(bindings, event); }

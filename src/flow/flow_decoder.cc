@@ -14,6 +14,22 @@ pt::TraceConfig without_ticks(pt::TraceConfig config) {
   return config;
 }
 
+// Whether it says where the flow went, not what was around it.
+bool decides_flow(const Event& event) {
+  switch (event.kind) {
+    case EventKind::kTnt:
+    case EventKind::kTip:
+    case EventKind::kEnabled:
+    case EventKind::kDisabled:
+    case EventKind::kAsyncDisabled:
+    case EventKind::kAsyncBranch:
+    case EventKind::kOverflow:
+      return !event.status_update;
+    default:
+      return false;
+  }
+}
+
 ExecMode mode_of_bits(uint8_t bits) {
   switch (bits) {
     case 16:
@@ -69,6 +85,7 @@ void FlowDecoder::moved(uint64_t ip, uint64_t tnt, unsigned tnt_bits) {
   uint32_t lost_mtc = 0;
   uint32_t lost_cyc = 0;
   has_tsc_ = events_.time(tsc_, lost_mtc, lost_cyc);
+  moment_ = events_.clock().moment();
   if (tnt_bits == 0) return;
   // The rest of a packet is an event that was fetched already.
   has_event_ = true;
@@ -79,6 +96,7 @@ void FlowDecoder::moved(uint64_t ip, uint64_t tnt, unsigned tnt_bits) {
   event_.small = static_cast<uint16_t>(tnt_bits);
   event_.has_tsc = has_tsc_;
   event_.tsc = tsc_;
+  event_.cycles = moment_.cycles;
   phase_ = Phase::kProceed;
 }
 
@@ -142,6 +160,7 @@ FlowItemKind FlowDecoder::synchronize(FlowItem& item, bool& done) {
     return FlowItemKind::kEnd;
   }
   if (status == Status::kOk) status = start();
+  moment_ = events_.clock().moment();
   if (status == Status::kOk) return FlowItemKind::kEnd;
   done = true;
   fill_error(item, status, FlowStage::kSync);
@@ -183,6 +202,7 @@ void FlowDecoder::consume() {
   blocks_without_event_ = 0;
   has_tsc_ = event_.has_tsc;
   tsc_ = event_.tsc;
+  if (decides_flow(event_)) moment_ = {event_.tsc, event_.cycles, event_.has_tsc};
   set_anchor(event_);
   events_.settle();
 }

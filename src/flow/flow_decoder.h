@@ -90,6 +90,11 @@ class FlowDecoder {
 
   // The newest time of the flow so far; false without a TSC packet.
   bool time(uint64_t& tsc) const;
+  // The time of the packet that decided what the flow did last; of a TNT packet from its first bit
+  // on, where time() waits for the last one.
+  [[nodiscard]] const pt::Moment& moment() const { return moment_; }
+  // For whoever moved() the flow: the packet that he used last may be older than the clock.
+  void set_moment(const pt::Moment& moment) { moment_ = moment; }
   [[nodiscard]] size_t offset() const { return events_.offset(); }
   // Whether tracing is on where the flow is. At kEnd: the trace ends in the middle of things.
   [[nodiscard]] bool tracing() const { return enabled_; }
@@ -251,6 +256,7 @@ class FlowDecoder {
   // Of the last event used up.
   bool has_tsc_ = false;
   uint64_t tsc_ = 0;
+  pt::Moment moment_;
   // Instructions since the last place that a TRIG packet may count from.
   bool has_count_ = false;
   uint32_t count_ = 0;

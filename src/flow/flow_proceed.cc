@@ -104,6 +104,7 @@ FlowDecoder::Step FlowDecoder::proceed_freely() {
 FlowDecoder::Bit FlowDecoder::take_bit() {
   if (!has_event_ || event_.kind != EventKind::kTnt || event_.small == 0) return Bit::kNone;
   --event_.small;
+  moment_ = {event_.tsc, event_.cycles, event_.has_tsc};
   const bool taken = (event_.payload >> event_.small & 1) != 0;
   if (event_.small == 0 && !config_.tick_events) consume();
   return taken ? Bit::kTaken : Bit::kNotTaken;

@@ -48,6 +48,25 @@ TEST(BrstackTest, NewestFirstWithoutTheLastTraceEnd) {
   EXPECT_EQ(brstack(branches), "0x25/0x0/-/-/-/0/  0x14/0x20/-/-/-/0/  0x0/0x10/-/-/-/0/ ");
   EXPECT_EQ(brstack(branches, 1), "0x25/0x0/-/-/-/0/ ");
   EXPECT_EQ(brstack({}), "");
+  const std::vector<uint64_t> cycles = {0, 12, 34, 0};
+  EXPECT_EQ(brstack(branches, 2, cycles), "0x25/0x0/-/-/-/34/  0x14/0x20/-/-/-/12/ ");
+}
+
+TEST(BranchHistoryTest, KeepsNoMoreThanTheNewest) {
+  BranchHistory history({.times = true, .newest = 3});
+  for (uint64_t i = 1; i <= 1000; ++i) {
+    history.on_time({i * 10, i, true});
+    history.on_branch(jump(i, i * 16));
+    EXPECT_EQ(history.branches().size(), std::min<uint64_t>(i, 3));
+    EXPECT_EQ(history.branches().back(), jump(i, i * 16));
+    EXPECT_EQ(history.times().back().cycles, i);
+  }
+  EXPECT_EQ(history.count(), 1000);
+  EXPECT_EQ(history.first_time().cycles, 1);
+  const std::vector<Branch> many(50, jump(7, 7));
+  history.on_branches(many);
+  EXPECT_EQ(history.branches().size(), 3);
+  EXPECT_EQ(history.count(), 1050);
 }
 
 }  // namespace

@@ -157,6 +157,14 @@ class ElapsedTime {
   uint8_t core_bus_ratio_ = 0;
 };
 
+// A point of a trace in time.
+struct Moment {
+  uint64_t tsc = 0;     // TSC ticks; without has_tsc since the beginning of the trace
+  uint64_t cycles = 0;  // core cycles that CYC packets told so far; 0: none came yet
+  bool has_tsc = false;
+  bool operator==(const Moment&) const = default;
+};
+
 // Time and calibration together: feed it every timing packet, in order.
 class TraceClock {
  public:
@@ -164,6 +172,7 @@ class TraceClock {
   explicit TraceClock(const TraceConfig& config)
       : rates_(config), keep_calibration_(config.keep_calibration_on_overflow) {}
 
+  // What moment() counts goes on.
   void reset() {
     time_ = {};
     calibration_ = {};
@@ -207,6 +216,7 @@ class TraceClock {
   }
   void cyc(uint64_t cycles) {
     uint64_t ratio = 0;
+    cycles_ += cycles;
     calibration_.cyc(cycles);
     calibration_.ratio(ratio);
     time_.cyc(cycles, ratio, rates_);
@@ -214,11 +224,20 @@ class TraceClock {
 
   [[nodiscard]] const ElapsedTime& time() const { return time_; }
   [[nodiscard]] const CycleCalibration& calibration() const { return calibration_; }
+  // The trace before had so many cycles.
+  void count_from(uint64_t cycles) { cycles_ = cycles; }
+  // When the packet fed last was written.
+  [[nodiscard]] Moment moment() const {
+    ElapsedTime::Reading reading;
+    const bool has_tsc = time_.read(reading);
+    return {reading.tsc, cycles_, has_tsc};
+  }
 
  private:
   ClockRates rates_;
   ElapsedTime time_;
   CycleCalibration calibration_;
+  uint64_t cycles_ = 0;
   bool keep_calibration_ = false;
 };
 
