@@ -133,6 +133,9 @@ Link CodeGraph::make_node(uint64_t ip) {
         built.kind = NodeKind::kContinue;
         return store(built);
       case InsnClass::kCondJump:
+        // Counts as not taken either way, see BranchAssembler; rare enough to be left to the flow
+        // decoder.
+        if (insn.relative == 0) break;
         built.add(insn, ip, BranchKind::kConditional, target, block_instructions);
         built.kind = NodeKind::kConditional;
         return store(built);

@@ -72,6 +72,8 @@ class GraphWalk {
   Link step_conditional(Link node, unsigned bit);
   Link step_return(Link node);
   Link step_continue(Link node);
+  Link behind_free_steps(Link node);
+  [[nodiscard]] bool takes_bit(Link node, unsigned bit) const;
   // The memo's entry for these bits, if it is known or becomes known now; it is applied then.
   const TntMemo::Entry* remember(Link node, uint64_t bits, unsigned count);
   bool learn(uint64_t key, Link node, uint64_t bits, unsigned count, size_t& place);
@@ -194,6 +196,26 @@ Link GraphWalk<Output>::step_continue(Link link) {
   return next;
 }
 
+// Where the steps that need no packet lead to, without taking them: nobody may be told of them
+// before it is certain that the next packet is used up behind them. 0: nowhere, or too far.
+template <typename Output>
+[[gnu::always_inline]] inline Link GraphWalk<Output>::behind_free_steps(Link link) {
+  for (unsigned i = 0; kind_of(link) == NodeKind::kContinue; ++i) [[unlikely]] {
+    if (i == kMaxFreeSteps) return 0;
+    const Link next = graph_.nodes()[index_of(link)].next[0].load(std::memory_order_acquire);
+    link = next != 0 ? next : graph_.follow(link, 0);
+  }
+  return link;
+}
+
+// Whether the node decides by this TNT bit.
+template <typename Output>
+[[gnu::always_inline]] inline bool GraphWalk<Output>::takes_bit(Link link, unsigned bit) const {
+  if (kind_of(link) == NodeKind::kConditional) return true;
+  if (kind_of(link) != NodeKind::kReturn || !compressed_returns_ || bit == 0) return false;
+  return stack_->size() != 0 || graph_.nodes()[index_of(link)].push_count != 0;
+}
+
 template <typename Output>
 [[gnu::always_inline]] inline const TntMemo::Entry* GraphWalk<Output>::remember(Link link,
                                                                                 uint64_t bits,
@@ -280,7 +302,6 @@ template <typename Output>
 template <typename Output>
 Link GraphWalk<Output>::take_bits(Link link, uint64_t bits, unsigned& count) {
   unsigned left = count;
-  unsigned free_steps = 0;
   while (left != 0) {
     switch (kind_of(link)) {
       case NodeKind::kConditional: {
@@ -301,14 +322,13 @@ Link GraphWalk<Output>::take_bits(Link link, uint64_t bits, unsigned& count) {
         continue;
       }
       case NodeKind::kReturn:
-        if (!compressed_returns_ || ((bits >> (left - 1)) & 1) == 0) break;
-        if (stack_->size() == 0 && graph_.nodes()[index_of(link)].push_count == 0) break;
+        if (!takes_bit(link, (bits >> (left - 1)) & 1)) break;
         --left;
         link = step_return(link);
         continue;
       case NodeKind::kContinue:
-        if (++free_steps > kMaxFreeSteps) break;
-        link = step_continue(link);
+        if (!takes_bit(behind_free_steps(link), (bits >> (left - 1)) & 1)) break;
+        while (kind_of(link) == NodeKind::kContinue) link = step_continue(link);
         continue;
       default:
         break;
@@ -496,13 +516,12 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
         position += position < end ? 1 : 0;
         continue;
       case PacketClass::kTip: {
-        for (unsigned i = 0; kind_of(link) == NodeKind::kContinue && i < kMaxFreeSteps; ++i) {
-          link = step_continue(link);
-        }
-        if (kind_of(link) != NodeKind::kIndirect && kind_of(link) != NodeKind::kReturn) goto stop;
+        const NodeKind kind = kind_of(behind_free_steps(link));
+        if (kind != NodeKind::kIndirect && kind != NodeKind::kReturn) goto stop;
         const uint8_t* next = read_ip(position, end, kTipOpcode, last_ip);
         if (next == nullptr) goto stop;
         position = next;
+        while (kind_of(link) == NodeKind::kContinue) link = step_continue(link);
         link = take_tip(link, last_ip);
         continue;
       }

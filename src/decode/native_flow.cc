@@ -141,9 +141,10 @@ bool NativeFlow::walk() {
   const auto opcode = std::to_integer<uint8_t>(trace_[state.offset]);
   if (kPacketClasses[opcode] == PacketClass::kOther) return false;
   state.last_ip = flow_->events().last_ip();
-  take_up(state.ip);
-  assembler_.ensure_running(state.ip);
-  assembler_.resolve(state.ip);
+  // The branch that led here is told only when it is sure that something is executed behind it.
+  if (!assembler_.running()) return false;
+  std::optional<Branch> before = assembler_.taken_to(state.ip);
+  const bool had_before = before.has_value();
   state.executed_ip = assembler_.last_ip();
   walk_options_.mode_bits = mode_bits_of(flow_->mode());
 
@@ -154,7 +155,7 @@ bool NativeFlow::walk() {
   WalkTotals totals;
   std::optional<Branch> last;
   const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,
-                                         flow_->return_stack(), state, totals, last);
+                                         flow_->return_stack(), state, totals, before, last);
   futile_offset_ = state.offset;
   futile_ip_ = state.ip;
   if (!went) return false;
@@ -164,9 +165,11 @@ bool NativeFlow::walk() {
   summary.not_taken += totals.not_taken;
   summary.blocks += totals.taken + totals.not_taken + (last ? 1 : 0);
   summary.gaps += totals.gaps;
+  if (totals.instructions != 0 && before) assembler_.resolve(before->to);
+  if (had_before && !before) ++summary.branches;
   std::optional<BranchAssembler::Ending> pending;
   if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip};
-  assembler_.walked(state.executed_ip, pending);
+  if (totals.instructions != 0) assembler_.walked(state.executed_ip, pending);
   flow_->events().skip_to(state.offset, state.last_ip);
   flow_->moved(state.ip, state.tnt, state.tnt_bits);
   return true;
@@ -178,7 +181,8 @@ void NativeFlow::on_block(const flow::FlowBlock& block) {
   const auto kind = branch_kind(block.last);
   if (kind) {
     const bool conditional = *kind == BranchKind::kConditional;
-    ending = {block.last_ip, conditional ? block.last_ip + block.last.length : 0, *kind, 0};
+    ending = {block.last_ip, conditional ? block.last_ip + block.last.length : 0, *kind,
+              block.was_led ? flow_->ip() : 0};
   }
   assembler_.on_block({block.first_ip, block.last_ip, block.instructions}, ending);
 }

@@ -14,8 +14,6 @@
 namespace auxtrail::decode {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{128} << 10;
-
 // What a piece told, kept until its turn comes.
 class Kept : public FlowConsumer {
  public:
@@ -143,7 +141,8 @@ class Joint {
 }  // namespace
 
 ParallelDecoder::ParallelDecoder(const TraceConfig& config, unsigned threads,
-                                 std::shared_ptr<ProgramCache> programs) {
+                                 std::shared_ptr<ProgramCache> programs, size_t piece_bytes)
+    : piece_bytes_(piece_bytes) {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   if (!programs) programs = std::make_shared<ProgramCache>();
   for (unsigned i = 0; i < threads; ++i) {
@@ -151,10 +150,11 @@ ParallelDecoder::ParallelDecoder(const TraceConfig& config, unsigned threads,
   }
 }
 
-std::vector<ParallelDecoder::Piece> ParallelDecoder::cut(std::span<const std::byte> trace) {
+std::vector<ParallelDecoder::Piece> ParallelDecoder::cut(
+    std::span<const std::byte> trace) const {
   std::vector<Piece> pieces;
   size_t begin = 0;
-  for (const PsbBorder& border : tracing_borders(trace, kPieceBytes)) {
+  for (const PsbBorder& border : tracing_borders(trace, piece_bytes_)) {
     pieces.push_back({trace.subspan(begin, border.end - begin), {begin, begin != 0, true}});
     begin = border.psb;
   }

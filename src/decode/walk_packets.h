@@ -143,6 +143,9 @@ inline const uint8_t* read_psb(const uint8_t* position, const uint8_t* end,
           position += 4;
           break;
         case 0x73:  // TMA
+          if (((load(position, end) >> 32) & 0xfe'00'ff) != 0) return nullptr;  // bad
+          position += 7;
+          break;
         case 0xc8:  // VMCS
           position += 7;
           break;
