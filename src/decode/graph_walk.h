@@ -465,6 +465,7 @@ template <typename Output>
   uint64_t left_ip = last_ip;
   const uint8_t* behind = read_ip(position, end, kPgdOpcode, left_ip);
   if (behind == nullptr) return nullptr;
+  while (behind < end && *behind == 0) ++behind;  // the gap is told at the next packet
   uint64_t entered_ip = left_ip;
   const uint8_t* next = skip_quiet(behind, end, options, entered_ip);
   next = read_ip(next, end, kPgeOpcode, entered_ip);
@@ -489,6 +490,13 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
   last_place_ = kNoPlace;
   start_ip_ = state.executed_ip;
   Link link = find(state.ip);
+  // The newest PSB+ that was skipped, and how things were before.
+  struct {
+    const uint8_t* position;
+    uint64_t last_ip;
+    uint64_t instructions;
+    pt::TraceClock clock;
+  } psb = {};
   state.tnt_bits = 0;
   while (position < end && link != 0) {
     // Padding is skipped without a branch: where it stands is hard to predict.
@@ -543,7 +551,11 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
         uint64_t ip = 0;
         const uint8_t* next = read_psb(position, end, options, has_ip, ip);
         if (next == nullptr || !has_ip || !covers(link, ip)) goto stop;
-        if (options.clock != nullptr && !feed_psb(position, next, *options.clock)) goto stop;
+        psb = {position, last_ip, totals_.instructions, {}};
+        if (options.clock != nullptr) {
+          psb.clock = *options.clock;
+          if (!feed_psb(position, next, *options.clock)) goto stop;
+        }
         position = next;
         last_ip = ip;
         continue;
@@ -565,6 +577,14 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
     }
   }
 stop:
+  if (psb.position != nullptr && psb.instructions == totals_.instructions) [[unlikely]] {
+    // Nothing more is known than that the flow came to the PSB+'s address: the flow decoder goes
+    // there.
+    position = psb.position;
+    last_ip = psb.last_ip;
+    state.tnt_bits = 0;
+    if (options.clock != nullptr) *options.clock = psb.clock;
+  }
   state.offset = static_cast<size_t>(position - begin);
   state.last_ip = last_ip;
   finish(state, link);
