@@ -37,6 +37,8 @@ struct WalkState {
   uint64_t executed_ip = 0;
   // It is a branch that was taken, to `ip`, and delivered last.
   bool ended_with_branch = false;
+  // Where tracing was left last; 0 if it was not.
+  uint64_t left_ip = 0;
 };
 
 // One thread's; the graph may be shared.
@@ -119,6 +121,7 @@ class GraphWalk {
   uint32_t last_ = 0;             // see last(), unless
   size_t last_place_ = kNoPlace;  // the memo knows it
   uint64_t start_ip_ = 0;
+  uint64_t left_ip_ = 0;
   uint64_t lost_ip_ = 0;  // where the flow came to if there is no node
   std::unique_ptr<Known[]> known_ = std::make_unique<Known[]>(kKnown);
 };
@@ -431,6 +434,7 @@ bool GraphWalk<Output>::leave(Link link, uint64_t ip) {
 template <typename Output>
 void GraphWalk<Output>::enter(uint64_t ip, size_t left_at) {
   ++totals_.gaps;
+  left_ip_ = executed_ip();
   output_.gap({GapKind::kDisabled, executed_ip(), ip, left_at});
   output_.begin(ip);
   last_ = 0;
@@ -438,17 +442,20 @@ void GraphWalk<Output>::enter(uint64_t ip, size_t left_at) {
   start_ip_ = ip;
 }
 
-// Padding, and PSB+ that say nothing, while tracing is off. With a clock they are left to others.
+// Padding, and PSB+ that say nothing, while tracing is off. Where time is told they are left to
+// others.
 template <typename Output>
 const uint8_t* GraphWalk<Output>::skip_quiet(const uint8_t* position, const uint8_t* end,
                                              const WalkOptions& options, uint64_t& last_ip) {
   for (;;) {
     while (position < end && *position == 0) ++position;
-    if (options.clock != nullptr) return position;
+    if (options.tells_time) return position;
     bool has_ip = false;
     uint64_t ip = 0;
     const uint8_t* next = read_psb(position, end, options, has_ip, ip);
     if (next == nullptr || has_ip) return position;
+    // Twice if the walk does not go on behind it, which does no harm to a clock that nobody reads.
+    if (options.clock != nullptr && !feed_psb(position, next, *options.clock)) return position;
     position = next;
     last_ip = 0;
   }
@@ -489,6 +496,7 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
   last_ = 0;
   last_place_ = kNoPlace;
   start_ip_ = state.executed_ip;
+  left_ip_ = 0;
   Link link = find(state.ip);
   // The newest PSB+ that was skipped, and how things were before.
   struct {
@@ -595,6 +603,7 @@ template <typename Output>
 void GraphWalk<Output>::finish(WalkState& state, Link link) {
   state.ip = link != 0 ? graph_.nodes()[index_of(link)].ip : lost_ip_;
   state.executed_ip = executed_ip();
+  state.left_ip = left_ip_;
   state.ended_with_branch = (last() & 1) != 0;
   // Whoever goes on knows nothing of hints.
   for (size_t age = 0; age < stack_->size(); ++age) {

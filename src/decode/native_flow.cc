@@ -72,7 +72,8 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   walk_options_.compressed_returns = config.return_compression;
   walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
-  if (code.changes()) walk_options_.clock = &flow_->events().clock();
+  walk_options_.clock = &flow_->events().clock();
+  walk_options_.tells_time = code.changes();
 }
 
 void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
@@ -83,7 +84,7 @@ void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
   piece_.offset = offset;
   flow_.emplace(config_, trace_, *program_.memory);
   flow_->return_stack() = stack;
-  if (walk_options_.clock != nullptr) walk_options_.clock = &flow_->events().clock();
+  walk_options_.clock = &flow_->events().clock();
   futile_offset_ = std::numeric_limits<size_t>::max();
 }
 
@@ -165,6 +166,7 @@ bool NativeFlow::walk() {
   summary.not_taken += totals.not_taken;
   summary.blocks += totals.taken + totals.not_taken + (last ? 1 : 0);
   summary.gaps += totals.gaps;
+  if (state.left_ip != 0) summary.final_ip = state.left_ip;
   if (totals.instructions != 0 && before) assembler_.resolve(before->to);
   if (had_before && !before) ++summary.branches;
   std::optional<BranchAssembler::Ending> pending;
