@@ -132,10 +132,13 @@ class BranchAssembler {
     running_ = false;
   }
 
+  // Stands for the last instruction before the trace, if that is the rest of a longer one: no
+  // address, for it is not canonical.
+  static constexpr uint64_t kLastIpBefore = uint64_t{1} << 62 | 1;
   // The trace is the rest of a longer one, in which tracing goes on at `ip`: no branch leads there.
   void continue_at(uint64_t ip) {
     running_ = true;
-    last_ip_ = ip;
+    last_ip_ = kLastIpBefore;
     if (!summary_.first_ip) summary_.first_ip = ip;
   }
   // A hole that the end of the trace left open.
@@ -144,7 +147,7 @@ class BranchAssembler {
   // The trace is at its end.
   void end() {
     if (!running_) return;
-    drop_pending();
+    tell_known_pending();
     summary_.ends_open = true;
     summary_.final_ip = last_ip_;
   }

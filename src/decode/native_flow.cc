@@ -79,7 +79,7 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
 void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
   const flow::ReturnStack stack = flow_->return_stack();
   assembler_.summary().ends_open = false;
-  assembler_.summary().bytes += trace.size();
+  assembler_.summary().bytes = offset + trace.size();  // the PSB+ is in both pieces
   trace_ = trace;
   piece_.offset = offset;
   flow_.emplace(config_, trace_, *program_.memory);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "decode/branch_assembler.h"
 #include "decode/psb_border.h"
 
 namespace auxtrail::decode {
@@ -36,6 +37,18 @@ class Kept : public FlowConsumer {
     blocks_.clear();
     marks_.clear();
     told_ = {};
+  }
+
+  // Whoever was told where the flow was before this piece gets the address.
+  void set_last_ip_before(uint64_t ip) {
+    const auto set = [ip](uint64_t& told) {
+      if (told == BranchAssembler::kLastIpBefore) told = ip;
+    };
+    if (!branches_.empty()) set(branches_.front().from);
+    for (Mark& mark : marks_) {
+      set(mark.gap.from_ip);
+      set(mark.error.ip);
+    }
   }
 
   void tell(FlowConsumer& consumer) {
@@ -107,15 +120,21 @@ class Joint {
  public:
   explicit Joint(FlowConsumer& consumer) : consumer_(consumer), wants_(consumer.wants()) {}
 
-  // In order. Before what the piece itself tells.
-  void add(const DecodeSummary& piece, const NativeDecoder::PieceEnd& end, bool continues) {
+  // In order. Before what the piece itself tells. Where the flow was before the piece.
+  uint64_t add(DecodeSummary piece, NativeDecoder::PieceEnd end, bool continues) {
     const bool lost = continues && !tracing_ && piece.first_ip;
+    const uint64_t before = lost ? *piece.first_ip : last_ip_;
+    if (piece.final_ip == BranchAssembler::kLastIpBefore) piece.final_ip = before;
+    if (end.last_ip == BranchAssembler::kLastIpBefore) end.last_ip = before;
+    if (end.gap && end.gap->from_ip == BranchAssembler::kLastIpBefore) end.gap->from_ip = before;
     sum_ += piece;
     sum_.ends_open = piece.ends_open;
     if (lost) take_up(*piece.first_ip);
-    if (continues && !piece.first_ip) return;  // nothing happened in it
+    if (continues && !piece.first_ip) return before;  // nothing happened in it
     tracing_ = end.tracing;
     gap_ = end.gap;
+    last_ip_ = end.last_ip;
+    return before;
   }
   [[nodiscard]] const DecodeSummary& sum() const { return sum_; }
 
@@ -136,6 +155,7 @@ class Joint {
   DecodeSummary sum_;
   bool tracing_ = false;
   std::optional<Gap> gap_;
+  uint64_t last_ip_ = 0;
 };
 
 }  // namespace
@@ -175,7 +195,7 @@ DecodeSummary ParallelDecoder::decode(const image::CodeMap& code, std::span<cons
       NativeDecoder::PieceEnd end;
       const auto summary = decoder.decode_piece(code, pieces[i].trace, pieces[i].place, kept, end);
       turnstile.wait_for(i);
-      joint.add(summary, end, pieces[i].place.continues);
+      kept.set_last_ip_before(joint.add(summary, end, pieces[i].place.continues));
       kept.tell(consumer);
       turnstile.pass();
     }
@@ -196,11 +216,12 @@ DecodeSummary ParallelDecoder::count_edges(const image::CodeMap& code,
   const std::vector<Piece> pieces = cut(trace);
   std::atomic<size_t> next{0};
   std::vector<DecodeSummary> sums(pieces.size());
+  std::vector<NativeDecoder::PieceEnd> ends(pieces.size());
   std::mutex merging;
   const auto work = [&](NativeDecoder& decoder) {
     EdgeProfile own;
     for (size_t i = next++; i < pieces.size(); i = next++) {
-      sums[i] = decoder.count_edges_of_piece(code, pieces[i].trace, pieces[i].place, own);
+      sums[i] = decoder.count_edges_of_piece(code, pieces[i].trace, pieces[i].place, own, ends[i]);
     }
     decoder.flush_edges(own);
     const std::lock_guard lock(merging);
@@ -212,11 +233,11 @@ DecodeSummary ParallelDecoder::count_edges(const image::CodeMap& code,
       threads.emplace_back(work, std::ref(*decoders_[i]));
     work(*decoders_[0]);
   }
-  DecodeSummary sum;
-  for (const DecodeSummary& piece : sums) {
-    sum += piece;
-    sum.ends_open = piece.ends_open;
+  Joint joint(profile);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    (void)joint.add(sums[i], ends[i], pieces[i].place.continues);
   }
+  DecodeSummary sum = joint.sum();
   sum.bytes = trace.size();
   return sum;
 }

@@ -13,7 +13,6 @@
 #include <cstdlib>
 
 #include "decode/libipt_decoder.h"
-#include "decode/native_decoder.h"
 #include "decode/testing/comparison.h"
 #include "decode/testing/flow_comparison.h"
 #include "decode/testing/native_comparison.h"
@@ -38,13 +37,12 @@ int run(const Arguments& arguments) {
   Differential differential(arguments.options,
                             read_real_traces(data != nullptr ? data : AUXTRAIL_TEST_DATA_DEFAULT));
   const auto libipt = [](const TraceConfig& config) { return make_libipt_decoder(config); };
-  const auto native = [](const TraceConfig& config) { return make_native_decoder(config); };
   for (const std::string& name : arguments.comparisons) {
     if (name == "truth") differential.add(compare_truth(libipt));
     if (name == "oracles") differential.add(compare_oracles());
     if (name == "native") differential.add(compare_walks());
     if (name == "pieces") differential.add(compare_pieces());
-    if (name == "native-truth") differential.add(compare_truth(native));
+    if (name == "native-truth") differential.add(compare_native_with_truth());
     if (name == "native-libipt") differential.add(compare_native_with_libipt());
     if (name == "flow") {
       BlockComparison how;
