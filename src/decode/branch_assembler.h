@@ -8,7 +8,8 @@
 //                       next block at the fall-through    not taken
 //                       async event at X                  led to X, then the event
 //                       disabled event                    led out of the trace (a system call, the
-//                       filter's edge) overflow, error                   unknown: dropped
+//                       filter's edge)
+//                       overflow, error, end             unknown: dropped, unless a packet told it
 //
 // Its time is that of the packet that decided it, not of the one that showed where it led.
 //
@@ -76,12 +77,12 @@ class BranchAssembler {
   }
 
   void begin(uint64_t ip) {
+    drop_pending();
     if (gap_) {
       gap_->to_ip = ip;
       add_gap(*gap_);
       gap_.reset();
     }
-    pending_.reset();
     running_ = true;
     last_ip_ = ip;
     if (!summary_.first_ip) summary_.first_ip = ip;
@@ -130,6 +131,7 @@ class BranchAssembler {
   }
 
   void add_error(ErrorCause cause, uint64_t offset) {
+    tell_known_pending();
     ++summary_.errors[static_cast<size_t>(cause)];
     consumer_.on_error({cause, offset, last_ip_});
   }
@@ -141,10 +143,13 @@ class BranchAssembler {
     running_ = false;
   }
 
+  // Stands for the last instruction before the trace, if that is the rest of a longer one: no
+  // address, for it is not canonical.
+  static constexpr uint64_t kLastIpBefore = uint64_t{1} << 62 | 1;
   // The trace is the rest of a longer one, in which tracing goes on at `ip`: no branch leads there.
   void continue_at(uint64_t ip) {
     running_ = true;
-    last_ip_ = ip;
+    last_ip_ = kLastIpBefore;
     if (!summary_.first_ip) summary_.first_ip = ip;
   }
   // A hole that the end of the trace left open.
@@ -153,6 +158,7 @@ class BranchAssembler {
   // The trace is at its end.
   void end() {
     if (!running_) return;
+    tell_known_pending();
     summary_.ends_open = true;
     summary_.final_ip = last_ip_;
   }
@@ -161,6 +167,15 @@ class BranchAssembler {
   [[nodiscard]] uint64_t last_ip() const { return last_ip_; }
   [[nodiscard]] const DecodeSummary& summary() const { return summary_; }
   DecodeSummary& summary() { return summary_; }
+
+  // The pending branch, if it was taken and led to `ip`; one that was not taken is told now.
+  std::optional<Branch> taken_to(uint64_t ip) {
+    if (pending_ && pending_->kind == BranchKind::kConditional && pending_->fall_through == ip) {
+      resolve(ip);
+    }
+    if (!pending_) return std::nullopt;
+    return Branch{pending_->from, ip, pending_->kind, false};
+  }
 
   // For the fast walk, which delivers branches by itself: the last one that it executed, and
   // whether where it led is still to be told here.
@@ -191,8 +206,11 @@ class BranchAssembler {
   }
 
   // Where it led is known if a packet told it before the flow broke off.
-  void drop_pending() {
+  void tell_known_pending() {
     if (pending_ && pending_->to != 0) resolve(pending_->to);
+  }
+  void drop_pending() {
+    tell_known_pending();
     pending_.reset();
   }
 

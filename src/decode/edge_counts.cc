@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 #include <utility>
 
 namespace auxtrail::decode {
@@ -16,10 +17,11 @@ std::vector<EdgeProfile::Edge> EdgeProfile::edges() const {
   std::vector<Edge> sorted;
   sorted.reserve(edges_.size());
   for (const auto& [ends, edge] : edges_) sorted.push_back(edge);
-  std::sort(sorted.begin(), sorted.end(), [](const Edge& a, const Edge& b) {
-    return a.branch.from != b.branch.from ? a.branch.from < b.branch.from
-                                          : a.branch.to < b.branch.to;
-  });
+  const auto ends = [](const Edge& edge) {
+    return std::tuple(edge.branch.from, edge.branch.to, edge.branch.kind);
+  };
+  std::sort(sorted.begin(), sorted.end(),
+            [ends](const Edge& a, const Edge& b) { return ends(a) < ends(b); });
   return sorted;
 }
 

@@ -17,7 +17,8 @@
 
 namespace auxtrail::decode {
 
-// The branches of one or many traces with their numbers. A consumer, too, for any decoder.
+// The branches of one or many traces with their numbers; not where tracing began and ended. A
+// consumer, too, for any decoder.
 class EdgeProfile : public FlowConsumer {
  public:
   struct Edge {
@@ -31,8 +32,8 @@ class EdgeProfile : public FlowConsumer {
 
   void add(const Branch& branch, uint64_t count) {
     if (count == 0) return;
-    Edge& edge = edges_[{branch.from, branch.to}];
-    edge.branch = branch;
+    Edge& edge = edges_[{branch.from, branch.to, branch.kind}];
+    edge.branch = {branch.from, branch.to, branch.kind, false};
     edge.count += count;
   }
   void add(const EdgeProfile& other);
@@ -45,13 +46,16 @@ class EdgeProfile : public FlowConsumer {
   [[nodiscard]] std::vector<Untaken> untaken() const;
 
   [[nodiscard]] unsigned wants() const override { return kWantsBranches | kWantsNotTaken; }
-  void on_branch(const Branch& branch) override { add(branch, 1); }
+  void on_branch(const Branch& branch) override {
+    if (!branch.is_marker()) add(branch, 1);
+  }
   void on_not_taken(uint64_t ip) override { add_untaken(ip, 1); }
 
  private:
   struct Ends {
     uint64_t from = 0;
     uint64_t to = 0;
+    BranchKind kind = BranchKind::kJump;  // an interrupt, say, or a branch there
     bool operator==(const Ends&) const = default;
   };
   struct Hash {

@@ -37,6 +37,8 @@ struct WalkState {
   uint64_t executed_ip = 0;
   // It is a branch that was taken, to `ip`, and delivered last.
   bool ended_with_branch = false;
+  // Where tracing was left last; 0 if it was not.
+  uint64_t left_ip = 0;
 };
 
 // One thread's; the graph may be shared.
@@ -72,6 +74,8 @@ class GraphWalk {
   Link step_conditional(Link node, unsigned bit);
   Link step_return(Link node);
   Link step_continue(Link node);
+  Link behind_free_steps(Link node);
+  [[nodiscard]] bool takes_bit(Link node, unsigned bit) const;
   // The memo's entry for these bits, if it is known or becomes known now; it is applied then.
   const TntMemo::Entry* remember(Link node, uint64_t bits, unsigned count);
   bool learn(uint64_t key, Link node, uint64_t bits, unsigned count, size_t& place);
@@ -117,6 +121,7 @@ class GraphWalk {
   uint32_t last_ = 0;             // see last(), unless
   size_t last_place_ = kNoPlace;  // the memo knows it
   uint64_t start_ip_ = 0;
+  uint64_t left_ip_ = 0;
   uint64_t lost_ip_ = 0;  // where the flow came to if there is no node
   std::unique_ptr<Known[]> known_ = std::make_unique<Known[]>(kKnown);
 };
@@ -192,6 +197,26 @@ Link GraphWalk<Output>::step_continue(Link link) {
   executed(node.records + node.path_count - 1u, 1);
   output_.path(node, graph_.records() + node.records);
   return next;
+}
+
+// Where the steps that need no packet lead to, without taking them: nobody may be told of them
+// before it is certain that the next packet is used up behind them. 0: nowhere, or too far.
+template <typename Output>
+[[gnu::always_inline]] inline Link GraphWalk<Output>::behind_free_steps(Link link) {
+  for (unsigned i = 0; kind_of(link) == NodeKind::kContinue; ++i) [[unlikely]] {
+      if (i == kMaxFreeSteps) return 0;
+      const Link next = graph_.nodes()[index_of(link)].next[0].load(std::memory_order_acquire);
+      link = next != 0 ? next : graph_.follow(link, 0);
+    }
+  return link;
+}
+
+// Whether the node decides by this TNT bit.
+template <typename Output>
+[[gnu::always_inline]] inline bool GraphWalk<Output>::takes_bit(Link link, unsigned bit) const {
+  if (kind_of(link) == NodeKind::kConditional) return true;
+  if (kind_of(link) != NodeKind::kReturn || !compressed_returns_ || bit == 0) return false;
+  return stack_->size() != 0 || graph_.nodes()[index_of(link)].push_count != 0;
 }
 
 template <typename Output>
@@ -280,7 +305,6 @@ template <typename Output>
 template <typename Output>
 Link GraphWalk<Output>::take_bits(Link link, uint64_t bits, unsigned& count) {
   unsigned left = count;
-  unsigned free_steps = 0;
   while (left != 0) {
     switch (kind_of(link)) {
       case NodeKind::kConditional: {
@@ -301,14 +325,13 @@ Link GraphWalk<Output>::take_bits(Link link, uint64_t bits, unsigned& count) {
         continue;
       }
       case NodeKind::kReturn:
-        if (!compressed_returns_ || ((bits >> (left - 1)) & 1) == 0) break;
-        if (stack_->size() == 0 && graph_.nodes()[index_of(link)].push_count == 0) break;
+        if (!takes_bit(link, (bits >> (left - 1)) & 1)) break;
         --left;
         link = step_return(link);
         continue;
       case NodeKind::kContinue:
-        if (++free_steps > kMaxFreeSteps) break;
-        link = step_continue(link);
+        if (!takes_bit(behind_free_steps(link), (bits >> (left - 1)) & 1)) break;
+        while (kind_of(link) == NodeKind::kContinue) link = step_continue(link);
         continue;
       default:
         break;
@@ -411,6 +434,7 @@ bool GraphWalk<Output>::leave(Link link, uint64_t ip) {
 template <typename Output>
 void GraphWalk<Output>::enter(uint64_t ip, size_t left_at) {
   ++totals_.gaps;
+  left_ip_ = executed_ip();
   output_.gap({GapKind::kDisabled, executed_ip(), ip, left_at});
   output_.begin(ip);
   last_ = 0;
@@ -418,17 +442,20 @@ void GraphWalk<Output>::enter(uint64_t ip, size_t left_at) {
   start_ip_ = ip;
 }
 
-// Padding, and PSB+ that say nothing, while tracing is off. With a clock they are left to others.
+// Padding, and PSB+ that say nothing, while tracing is off. Where time is told they are left to
+// others.
 template <typename Output>
 const uint8_t* GraphWalk<Output>::skip_quiet(const uint8_t* position, const uint8_t* end,
                                              const WalkOptions& options, uint64_t& last_ip) {
   for (;;) {
     while (position < end && *position == 0) ++position;
-    if (options.clock != nullptr) return position;
+    if (options.tells_time) return position;
     bool has_ip = false;
     uint64_t ip = 0;
     const uint8_t* next = read_psb(position, end, options, has_ip, ip);
     if (next == nullptr || has_ip) return position;
+    // Twice if the walk does not go on behind it, which does no harm to a clock that nobody reads.
+    if (options.clock != nullptr && !feed_psb(position, next, *options.clock)) return position;
     position = next;
     last_ip = 0;
   }
@@ -445,6 +472,7 @@ template <typename Output>
   uint64_t left_ip = last_ip;
   const uint8_t* behind = read_ip(position, end, kPgdOpcode, left_ip);
   if (behind == nullptr) return nullptr;
+  while (behind < end && *behind == 0) ++behind;  // the gap is told at the next packet
   uint64_t entered_ip = left_ip;
   const uint8_t* next = skip_quiet(behind, end, options, entered_ip);
   next = read_ip(next, end, kPgeOpcode, entered_ip);
@@ -468,7 +496,15 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
   last_ = 0;
   last_place_ = kNoPlace;
   start_ip_ = state.executed_ip;
+  left_ip_ = 0;
   Link link = find(state.ip);
+  // The newest PSB+ that was skipped, and how things were before.
+  struct {
+    const uint8_t* position;
+    uint64_t last_ip;
+    uint64_t instructions;
+    pt::TraceClock clock;
+  } psb = {};
   state.tnt_bits = 0;
   while (position < end && link != 0) {
     // Padding is skipped without a branch: where it stands is hard to predict.
@@ -496,13 +532,12 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
         position += position < end ? 1 : 0;
         continue;
       case PacketClass::kTip: {
-        for (unsigned i = 0; kind_of(link) == NodeKind::kContinue && i < kMaxFreeSteps; ++i) {
-          link = step_continue(link);
-        }
-        if (kind_of(link) != NodeKind::kIndirect && kind_of(link) != NodeKind::kReturn) goto stop;
+        const NodeKind kind = kind_of(behind_free_steps(link));
+        if (kind != NodeKind::kIndirect && kind != NodeKind::kReturn) goto stop;
         const uint8_t* next = read_ip(position, end, kTipOpcode, last_ip);
         if (next == nullptr) goto stop;
         position = next;
+        while (kind_of(link) == NodeKind::kContinue) link = step_continue(link);
         link = take_tip(link, last_ip);
         continue;
       }
@@ -524,8 +559,12 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
         uint64_t ip = 0;
         const uint8_t* next = read_psb(position, end, options, has_ip, ip);
         if (next == nullptr || !has_ip || !covers(link, ip)) goto stop;
-        if (options.clock != nullptr && !feed_psb(position, next, *options.clock)) goto stop;
-        if constexpr (Output::kTellsTimes) output_.time(options.clock->moment());
+        psb = {position, last_ip, totals_.instructions, {}};
+        if (options.clock != nullptr) {
+          psb.clock = *options.clock;
+          if (!feed_psb(position, next, *options.clock)) goto stop;
+          if constexpr (Output::kTellsTimes) output_.time(options.clock->moment());
+        }
         position = next;
         last_ip = ip;
         continue;
@@ -548,6 +587,14 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
     }
   }
 stop:
+  if (psb.position != nullptr && psb.instructions == totals_.instructions) [[unlikely]] {
+    // Nothing more is known than that the flow came to the PSB+'s address: the flow decoder goes
+    // there.
+    position = psb.position;
+    last_ip = psb.last_ip;
+    state.tnt_bits = 0;
+    if (options.clock != nullptr) *options.clock = psb.clock;
+  }
   state.offset = static_cast<size_t>(position - begin);
   state.last_ip = last_ip;
   finish(state, link);
@@ -558,6 +605,7 @@ template <typename Output>
 void GraphWalk<Output>::finish(WalkState& state, Link link) {
   state.ip = link != 0 ? graph_.nodes()[index_of(link)].ip : lost_ip_;
   state.executed_ip = executed_ip();
+  state.left_ip = left_ip_;
   state.ended_with_branch = (last() & 1) != 0;
   // Whoever goes on knows nothing of hints.
   for (size_t age = 0; age < stack_->size(); ++age) {

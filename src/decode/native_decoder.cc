@@ -133,7 +133,7 @@ DecodeSummary NativeDecoder::decode_piece(const image::CodeMap& code,
   NativeFlow flow(config_, trace, view, fixed, consumer, piece);
   while (flow.step()) {
   }
-  end = {flow.tracing(), flow.open_gap()};
+  end = {flow.tracing(), flow.open_gap(), flow.last_ip()};
   return flow.summary();
 }
 
@@ -147,19 +147,21 @@ std::unique_ptr<TraceStream> NativeDecoder::open(std::vector<std::span<const std
 
 DecodeSummary NativeDecoder::count_edges(const image::CodeMap& code,
                                          std::span<const std::byte> trace, EdgeProfile& profile) {
-  return count_edges_of_piece(code, trace, {}, profile);
+  PieceEnd end;
+  return count_edges_of_piece(code, trace, {}, profile, end);
 }
 
 DecodeSummary NativeDecoder::count_edges_of_piece(const image::CodeMap& code,
                                                   std::span<const std::byte> trace,
                                                   const NativeFlow::Piece& piece,
-                                                  EdgeProfile& profile) {
+                                                  EdgeProfile& profile, PieceEnd& end) {
   if (trace.empty()) return {};
   Workers::View view(*workers_, Delivery::kEdges);
   FixedCode fixed(code);
   NativeFlow flow(config_, trace, view, fixed, profile, piece);
   while (flow.step()) {
   }
+  end = {flow.tracing(), flow.open_gap(), flow.last_ip()};
   return flow.summary();
 }
 

@@ -41,15 +41,18 @@ class NativeDecoder : public BranchDecoder {
                             EdgeProfile& profile);
   void flush_edges(EdgeProfile& profile);
 
-  // The same for a piece of a longer trace (psb_border.h). `end`: how it ended.
+  // The same for a piece of a longer trace (psb_border.h). `end`: how it ended. Where the piece is
+  // told to have been before it executed anything is BranchAssembler::kLastIpBefore.
   struct PieceEnd {
     bool tracing = false;
     std::optional<Gap> gap;  // that is open
+    uint64_t last_ip = 0;
   };
   DecodeSummary decode_piece(const image::CodeMap& code, std::span<const std::byte> trace,
                              const NativeFlow::Piece& piece, FlowConsumer& consumer, PieceEnd& end);
   DecodeSummary count_edges_of_piece(const image::CodeMap& code, std::span<const std::byte> trace,
-                                     const NativeFlow::Piece& piece, EdgeProfile& profile);
+                                     const NativeFlow::Piece& piece, EdgeProfile& profile,
+                                     PieceEnd& end);
 
  private:
   class Workers;

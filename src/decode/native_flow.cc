@@ -73,20 +73,21 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
   wants_times_ = (consumer.wants() & kWantsTimes) != 0;
-  if (code.changes() || wants_times_) walk_options_.clock = &flow_->events().clock();
+  walk_options_.clock = &flow_->events().clock();
+  walk_options_.tells_time = code.changes() || wants_times_;
 }
 
 void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
   const flow::ReturnStack stack = flow_->return_stack();
   assembler_.summary().ends_open = false;
-  assembler_.summary().bytes += trace.size();
+  assembler_.summary().bytes = offset + trace.size();  // the PSB+ is in both pieces
   const uint64_t cycles = flow_->events().clock().moment().cycles;
   trace_ = trace;
   piece_.offset = offset;
   flow_.emplace(config_, trace_, *program_.memory);
   flow_->return_stack() = stack;
   flow_->events().clock().count_from(cycles);
-  if (walk_options_.clock != nullptr) walk_options_.clock = &flow_->events().clock();
+  walk_options_.clock = &flow_->events().clock();
   futile_offset_ = std::numeric_limits<size_t>::max();
 }
 
@@ -146,9 +147,10 @@ bool NativeFlow::walk() {
   const auto opcode = std::to_integer<uint8_t>(trace_[state.offset]);
   if (kPacketClasses[opcode] == PacketClass::kOther) return false;
   state.last_ip = flow_->events().last_ip();
-  take_up(state.ip);
-  assembler_.ensure_running(state.ip);
-  assembler_.resolve(state.ip);
+  // The branch that led here is told only when it is sure that something is executed behind it.
+  if (!assembler_.running()) return false;
+  std::optional<Branch> before = assembler_.taken_to(state.ip);
+  const bool had_before = before.has_value();
   state.executed_ip = assembler_.last_ip();
   walk_options_.mode_bits = mode_bits_of(flow_->mode());
 
@@ -160,7 +162,7 @@ bool NativeFlow::walk() {
   WalkTotals totals;
   std::optional<Branch> last;
   const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,
-                                         flow_->return_stack(), state, totals, last);
+                                         flow_->return_stack(), state, totals, before, last);
   futile_offset_ = state.offset;
   futile_ip_ = state.ip;
   if (!went) return false;
@@ -170,12 +172,17 @@ bool NativeFlow::walk() {
   summary.not_taken += totals.not_taken;
   summary.blocks += totals.taken + totals.not_taken + (last ? 1 : 0);
   summary.gaps += totals.gaps;
+  if (state.left_ip != 0) summary.final_ip = state.left_ip;
+  if (totals.instructions != 0 && before) assembler_.resolve(before->to);
+  if (had_before && !before) ++summary.branches;
   std::optional<BranchAssembler::Ending> pending;
   if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip, last->length};
   flow_->events().skip_to(state.offset, state.last_ip);
   flow_->moved(state.ip, state.tnt, state.tnt_bits);
   if (wants_times_) flow_->set_moment(program_.walker->last_time());
-  assembler_.walked(state.executed_ip, pending, flow_->moment());
+  if (totals.instructions != 0) {
+    assembler_.walked(state.executed_ip, pending, flow_->moment());
+  }
   return true;
 }
 
@@ -186,7 +193,8 @@ void NativeFlow::on_block(const flow::FlowBlock& block) {
   if (kind) {
     const bool conditional = *kind == BranchKind::kConditional;
     const uint8_t length = block.last.length;
-    ending = {block.last_ip, conditional ? block.last_ip + length : 0, *kind, 0, length};
+    ending = {block.last_ip, conditional ? block.last_ip + length : 0, *kind,
+              block.was_led ? flow_->ip() : 0, length};
   }
   assembler_.on_block({block.first_ip, block.last_ip, block.instructions}, ending);
 }

@@ -62,6 +62,9 @@ class NativeFlow {
   [[nodiscard]] bool tracing() const { return assembler_.running(); }
   [[nodiscard]] const std::optional<Gap>& open_gap() const { return assembler_.open_gap(); }
 
+  // The instruction executed last; BranchAssembler::kLastIpBefore if a piece executed none.
+  [[nodiscard]] uint64_t last_ip() const { return assembler_.last_ip(); }
+
   // The counters of all steps so far.
   [[nodiscard]] const DecodeSummary& summary() const { return assembler_.summary(); }
 

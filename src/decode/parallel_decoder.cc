@@ -9,12 +9,11 @@
 #include <thread>
 #include <utility>
 
+#include "decode/branch_assembler.h"
 #include "decode/psb_border.h"
 
 namespace auxtrail::decode {
 namespace {
-
-constexpr size_t kPieceBytes = size_t{128} << 10;
 
 // What a piece told, kept until its turn comes.
 class Kept : public FlowConsumer {
@@ -38,6 +37,18 @@ class Kept : public FlowConsumer {
     blocks_.clear();
     marks_.clear();
     told_ = {};
+  }
+
+  // Whoever was told where the flow was before this piece gets the address.
+  void set_last_ip_before(uint64_t ip) {
+    const auto set = [ip](uint64_t& told) {
+      if (told == BranchAssembler::kLastIpBefore) told = ip;
+    };
+    if (!branches_.empty()) set(branches_.front().from);
+    for (Mark& mark : marks_) {
+      set(mark.gap.from_ip);
+      set(mark.error.ip);
+    }
   }
 
   void tell(FlowConsumer& consumer) {
@@ -109,15 +120,21 @@ class Joint {
  public:
   explicit Joint(FlowConsumer& consumer) : consumer_(consumer), wants_(consumer.wants()) {}
 
-  // In order. Before what the piece itself tells.
-  void add(const DecodeSummary& piece, const NativeDecoder::PieceEnd& end, bool continues) {
+  // In order. Before what the piece itself tells. Where the flow was before the piece.
+  uint64_t add(DecodeSummary piece, NativeDecoder::PieceEnd end, bool continues) {
     const bool lost = continues && !tracing_ && piece.first_ip;
+    const uint64_t before = lost ? *piece.first_ip : last_ip_;
+    if (piece.final_ip == BranchAssembler::kLastIpBefore) piece.final_ip = before;
+    if (end.last_ip == BranchAssembler::kLastIpBefore) end.last_ip = before;
+    if (end.gap && end.gap->from_ip == BranchAssembler::kLastIpBefore) end.gap->from_ip = before;
     sum_ += piece;
     sum_.ends_open = piece.ends_open;
     if (lost) take_up(*piece.first_ip);
-    if (continues && !piece.first_ip) return;  // nothing happened in it
+    if (continues && !piece.first_ip) return before;  // nothing happened in it
     tracing_ = end.tracing;
     gap_ = end.gap;
+    last_ip_ = end.last_ip;
+    return before;
   }
   [[nodiscard]] const DecodeSummary& sum() const { return sum_; }
 
@@ -138,12 +155,14 @@ class Joint {
   DecodeSummary sum_;
   bool tracing_ = false;
   std::optional<Gap> gap_;
+  uint64_t last_ip_ = 0;
 };
 
 }  // namespace
 
 ParallelDecoder::ParallelDecoder(const TraceConfig& config, unsigned threads,
-                                 std::shared_ptr<ProgramCache> programs) {
+                                 std::shared_ptr<ProgramCache> programs, size_t piece_bytes)
+    : piece_bytes_(piece_bytes) {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   if (!programs) programs = std::make_shared<ProgramCache>();
   for (unsigned i = 0; i < threads; ++i) {
@@ -151,10 +170,11 @@ ParallelDecoder::ParallelDecoder(const TraceConfig& config, unsigned threads,
   }
 }
 
-std::vector<ParallelDecoder::Piece> ParallelDecoder::cut(std::span<const std::byte> trace) {
+std::vector<ParallelDecoder::Piece> ParallelDecoder::cut(
+    std::span<const std::byte> trace) const {
   std::vector<Piece> pieces;
   size_t begin = 0;
-  for (const PsbBorder& border : tracing_borders(trace, kPieceBytes)) {
+  for (const PsbBorder& border : tracing_borders(trace, piece_bytes_)) {
     pieces.push_back({trace.subspan(begin, border.end - begin), {begin, begin != 0, true}});
     begin = border.psb;
   }
@@ -175,7 +195,7 @@ DecodeSummary ParallelDecoder::decode(const image::CodeMap& code, std::span<cons
       NativeDecoder::PieceEnd end;
       const auto summary = decoder.decode_piece(code, pieces[i].trace, pieces[i].place, kept, end);
       turnstile.wait_for(i);
-      joint.add(summary, end, pieces[i].place.continues);
+      kept.set_last_ip_before(joint.add(summary, end, pieces[i].place.continues));
       kept.tell(consumer);
       turnstile.pass();
     }
@@ -196,11 +216,12 @@ DecodeSummary ParallelDecoder::count_edges(const image::CodeMap& code,
   const std::vector<Piece> pieces = cut(trace);
   std::atomic<size_t> next{0};
   std::vector<DecodeSummary> sums(pieces.size());
+  std::vector<NativeDecoder::PieceEnd> ends(pieces.size());
   std::mutex merging;
   const auto work = [&](NativeDecoder& decoder) {
     EdgeProfile own;
     for (size_t i = next++; i < pieces.size(); i = next++) {
-      sums[i] = decoder.count_edges_of_piece(code, pieces[i].trace, pieces[i].place, own);
+      sums[i] = decoder.count_edges_of_piece(code, pieces[i].trace, pieces[i].place, own, ends[i]);
     }
     decoder.flush_edges(own);
     const std::lock_guard lock(merging);
@@ -212,11 +233,11 @@ DecodeSummary ParallelDecoder::count_edges(const image::CodeMap& code,
       threads.emplace_back(work, std::ref(*decoders_[i]));
     work(*decoders_[0]);
   }
-  DecodeSummary sum;
-  for (const DecodeSummary& piece : sums) {
-    sum += piece;
-    sum.ends_open = piece.ends_open;
+  Joint joint(profile);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    (void)joint.add(sums[i], ends[i], pieces[i].place.continues);
   }
+  DecodeSummary sum = joint.sum();
   sum.bytes = trace.size();
   return sum;
 }

@@ -22,9 +22,12 @@ namespace auxtrail::decode {
 
 class ParallelDecoder {
  public:
-  // `threads` 0: as many as there are processors.
+  static constexpr size_t kPieceBytes = size_t{128} << 10;
+
+  // `threads` 0: as many as there are processors. Pieces have at least `piece_bytes`.
   explicit ParallelDecoder(const TraceConfig& config = {}, unsigned threads = 0,
-                           std::shared_ptr<ProgramCache> programs = nullptr);
+                           std::shared_ptr<ProgramCache> programs = nullptr,
+                           size_t piece_bytes = kPieceBytes);
 
   // The code must not change in the trace.
   DecodeSummary decode(const image::CodeMap& code, std::span<const std::byte> trace,
@@ -38,8 +41,9 @@ class ParallelDecoder {
     std::span<const std::byte> trace;
     NativeFlow::Piece place;
   };
-  static std::vector<Piece> cut(std::span<const std::byte> trace);
+  [[nodiscard]] std::vector<Piece> cut(std::span<const std::byte> trace) const;
 
+  size_t piece_bytes_;
   std::vector<std::unique_ptr<NativeDecoder>> decoders_;  // one per thread
 };
 

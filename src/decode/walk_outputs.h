@@ -184,6 +184,9 @@ class BranchOutput {
   }
   void begin(uint64_t ip) { buffer_.add({0, ip, BranchKind::kTraceBegin, false}); }
 
+  // A branch from before the walk.
+  void add(const Branch& branch) { buffer_.add(branch); }
+
   // The branch delivered last, if the walk may still learn more about it; then it is not delivered.
   std::optional<Branch> take_last() {
     if (buffer_.empty()) return std::nullopt;

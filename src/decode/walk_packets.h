@@ -19,7 +19,10 @@ struct WalkOptions {
   bool stops_at_tsc = false;        // but for this one
   bool compressed_returns = true;   // a TNT bit may be a return's
   uint8_t mode_bits = 1;            // of MODE.Exec: what the flow is in
-  pt::TraceClock* clock = nullptr;  // is told the time of skipped packets
+  // Is told of skipped TSC packets and PSB+, for whether a TMA may follow depends on them; if
+  // `tells_time`, it is told of MTC and CYC packets, too.
+  pt::TraceClock* clock = nullptr;
+  bool tells_time = false;
 };
 
 enum class PacketClass : uint8_t { kOther, kTnt8, kPad, kExtended, kTip, kGap, kTiming };
@@ -99,7 +102,7 @@ inline const uint8_t* read_timing(const uint8_t* position, const uint8_t* end,
       return position + 8;
     case 0x59:
       if (available < 2) return nullptr;
-      if (clock != nullptr) clock->mtc(position[1]);
+      if (clock != nullptr && options.tells_time) clock->mtc(position[1]);
       return position + 2;
     default: {  // CYC: five bits, then seven in each further byte
       constexpr size_t kMaxBytes = 9;
@@ -112,7 +115,7 @@ inline const uint8_t* read_timing(const uint8_t* position, const uint8_t* end,
         cycles |= uint64_t{next} >> 1 << shift;
         more = (next & 1) != 0;
       }
-      if (clock != nullptr) clock->cyc(cycles);
+      if (clock != nullptr && options.tells_time) clock->cyc(cycles);
       return position + size;
     }
   }
@@ -143,6 +146,9 @@ inline const uint8_t* read_psb(const uint8_t* position, const uint8_t* end,
           position += 4;
           break;
         case 0x73:  // TMA
+          if (((load(position, end) >> 32) & 0xfe'00'ff) != 0) return nullptr;  // bad
+          position += 7;
+          break;
         case 0xc8:  // VMCS
           position += 7;
           break;
@@ -180,7 +186,7 @@ inline bool feed_psb(const uint8_t* position, const uint8_t* end, pt::TraceClock
   pt::TraceClock fed = clock;
   fed.psb();
   WalkOptions all;
-  all.skips_timing = true;
+  all.skips_timing = all.tells_time = true;
   auto status = pt::ClockStatus::kOk;
   for (position += 16; position < end;) {
     const uint64_t bytes = load(position, end);

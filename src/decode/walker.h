@@ -22,12 +22,14 @@ class Walker {
   virtual ~Walker() = default;
   // Who is told of what follows. `base_offset` is where the trace begins in a longer one.
   virtual void begin(FlowConsumer& consumer, uint64_t base_offset) = 0;
-  // GraphWalk::run(); hints in `stack` must be of this mode's graph. All that happened is delivered
-  // afterwards, but for the last branch, if it led to state.ip and is returned; the totals of this
-  // run do not count it.
+  // GraphWalk::run(); hints in `stack` must be of this mode's graph. `before` is a branch that led
+  // to where the walk begins, if nobody told it yet: it is told and reset as soon as anything was
+  // executed behind it. All that happened is delivered afterwards, but for the last branch, if it
+  // led to state.ip and is returned; the totals of this run do not count it.
   virtual bool run(flow::ExecMode mode, std::span<const std::byte> trace,
                    const WalkOptions& options, flow::ReturnStack& stack, WalkState& state,
-                   WalkTotals& totals, std::optional<Branch>& last) = 0;
+                   WalkTotals& totals, std::optional<Branch>& before,
+                   std::optional<Branch>& last) = 0;
   // For a walker that tells times: when the next run begins. It needs WalkOptions::clock.
   virtual void begin_at(const pt::Moment& /*now*/) {}
   // And when `last` was.
@@ -48,17 +50,26 @@ class OutputWalker : public Walker {
 
   bool run(flow::ExecMode mode, std::span<const std::byte> trace, const WalkOptions& options,
            flow::ReturnStack& stack, WalkState& state, WalkTotals& totals,
-           std::optional<Branch>& last) override {
+           std::optional<Branch>& before, std::optional<Branch>& last) override {
     auto& part = parts_[static_cast<size_t>(mode) - 1];
     if (!part) part = std::make_unique<Part>(program_->graph(mode));
-    if constexpr (!std::is_same_v<Output, EdgeOutput>)
+    if constexpr (!std::is_same_v<Output, EdgeOutput>) {
       part->output.set_consumer(*consumer_, base_offset_);
+      if (before) part->output.add(*before);
+    }
     if constexpr (Output::kTellsTimes) part->output.begin_at(now_, options.clock->moment());
-    const WalkTotals before = part->walk.totals();
+    const WalkTotals totals_before = part->walk.totals();
     const bool went = part->walk.run(trace, options, stack, state);
     totals = part->walk.totals();
-    totals -= before;
+    totals -= totals_before;
     if constexpr (Output::kTellsTimes) last_time_ = part->output.newest();
+    if constexpr (!std::is_same_v<Output, EdgeOutput>) {
+      if (before && totals.instructions == 0) {
+        (void)part->output.take_last();
+      } else {
+        before.reset();
+      }
+    }
     last = state.ended_with_branch ? part->output.take_last() : std::nullopt;
     if (last) --totals.taken;
     part->output.flush();

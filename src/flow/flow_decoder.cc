@@ -5,7 +5,7 @@
 namespace auxtrail::flow {
 namespace {
 
-// perf's bound: so many branches in a row without a packet are no program.
+// perf's bound: so many branches in a row without a packet, or a bit of one, are no program.
 constexpr uint64_t kMaxBlocksWithoutEvent = 100'000;
 
 // The event decoder has no part in ticks: which TNT bit and TIP a time belongs to is known here.
@@ -79,7 +79,7 @@ void FlowDecoder::moved(uint64_t ip, uint64_t tnt, unsigned tnt_bits) {
   has_count_ = true;
   count_ = 0;
   blocks_without_event_ = 0;
-  block_ = FlowBlock{ip, ip, 0, mode(), speculative_, {}};
+  block_ = FlowBlock{ip, ip, 0, mode(), speculative_, {}, false};
   behind_block_ = true;
   phase_ = Phase::kTrailing;
   uint32_t lost_mtc = 0;
@@ -286,7 +286,7 @@ bool FlowDecoder::build_block(FlowItem& item) {
     phase_ = Phase::kEnd;
     return false;
   }
-  block_ = FlowBlock{ip_, ip_, 0, mode(), speculative_, {}};
+  block_ = FlowBlock{ip_, ip_, 0, mode(), speculative_, {}, false};
   block_is_full_ = false;
   if (status_ != Status::kOk) {
     phase_ = Phase::kDeliver;
@@ -300,12 +300,14 @@ bool FlowDecoder::build_block(FlowItem& item) {
     step = fail(Status::kNoEnable);
   } else {
     step = proceed_freely();
+    block_.was_led = step == Step::kReached;
     phase_ = Phase::kTrailing;
     behind_block_ = true;
   }
   fail_in(step);
   if (block_.instructions == 0) return false;
-  if (++blocks_without_event_ > kMaxBlocksWithoutEvent) fail_in(fail(Status::kEndlessLoop));
+  blocks_without_event_ = block_.was_led ? 0 : blocks_without_event_ + 1;
+  if (blocks_without_event_ > kMaxBlocksWithoutEvent) fail_in(fail(Status::kEndlessLoop));
   item.block = block_;
   return true;
 }

@@ -46,6 +46,7 @@ struct FlowBlock {
   ExecMode mode = ExecMode::kUnknown;
   bool speculative = false;  // in a transaction
   Instruction last{};        // the instruction at last_ip
+  bool was_led = false;      // a packet told where it led: to FlowDecoder::ip()
 };
 
 // What failed.

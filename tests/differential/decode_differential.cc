@@ -15,6 +15,7 @@
 #include "decode/libipt_decoder.h"
 #include "decode/testing/comparison.h"
 #include "decode/testing/flow_comparison.h"
+#include "decode/testing/native_comparison.h"
 #include "decode/testing/oracle_explanations.h"
 #include "decode/testing/real_traces.h"
 
@@ -39,6 +40,10 @@ int run(const Arguments& arguments) {
   for (const std::string& name : arguments.comparisons) {
     if (name == "truth") differential.add(compare_truth(libipt));
     if (name == "oracles") differential.add(compare_oracles());
+    if (name == "native") differential.add(compare_walks());
+    if (name == "pieces") differential.add(compare_pieces());
+    if (name == "native-truth") differential.add(compare_native_with_truth());
+    if (name == "native-libipt") differential.add(compare_native_with_libipt());
     if (name == "flow") {
       BlockComparison how;
       how.times = arguments.times;
@@ -68,9 +73,10 @@ int main(int argc, char** argv) {
   app.add_option("--case", only, "this case alone");
   app.add_option("--seed", options.cases.seed, "of all random numbers");
   app.add_option("--programs", options.cases.programs, "how many programs the cases share");
-  app.add_option("--compare", arguments.comparisons, "what: truth, oracles, flow")
+  app.add_option("--compare", arguments.comparisons, "what: truth, oracles, flow, native, ...")
       ->delimiter(',')
-      ->check(CLI::IsMember({"truth", "oracles", "flow"}));
+      ->check(CLI::IsMember({"truth", "oracles", "flow", "native", "pieces", "native-truth",
+                             "native-libipt"}));
   app.add_option("--reports", options.max_reports, "differences to show");
   app.add_option("--doubt", options.doubt, "explanations with this in their name are differences");
   app.add_flag("--mutate", options.cases.mutate, "damage the traces, and real ones, too");

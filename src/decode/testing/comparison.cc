@@ -237,7 +237,7 @@ Differential::Result Differential::run() {
     for (const auto& comparison : comparisons_) {
       auto finding = comparison->compare(made);
       if (!finding) continue;
-      if (finding->explained.empty() || !made.is_genuine) {
+      if (comparison->may_forget() && (finding->explained.empty() || !made.is_genuine)) {
         comparison->forget();
         finding = comparison->compare(made);
         if (!finding) finding = Finding{"decoders remember the cases before", {}, {}, 0};

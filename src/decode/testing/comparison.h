@@ -33,6 +33,8 @@ class Comparison {
   // from there: libipt's block cache keeps the execution mode in which a block was decoded first,
   // and gives it to every block there later on (damaged traces run code in the wrong mode).
   virtual void forget() = 0;
+  // Whether such a difference is none.
+  [[nodiscard]] virtual bool may_forget() const { return true; }
 };
 
 // A decoder's branches against what happened; damaged traces have no truth and are passed over.
