@@ -40,6 +40,8 @@ class BranchAssembler {
   // When all happens that comes from now on; for consumers that want times.
   void set_time(const pt::Moment& now) { now_ = now; }
   [[nodiscard]] const pt::Moment& time() const { return now_; }
+  // Of the branch that is pending.
+  [[nodiscard]] const pt::Moment& pending_time() const { return pending_time_; }
 
   void on_block(const Block& block, const std::optional<Ending>& ending) {
     ensure_running(block.first_ip);
@@ -174,7 +176,7 @@ class BranchAssembler {
       resolve(ip);
     }
     if (!pending_) return std::nullopt;
-    return Branch{pending_->from, ip, pending_->kind, false};
+    return Branch{pending_->from, ip, pending_->kind, false, pending_->length};
   }
 
   // For the fast walk, which delivers branches by itself: the last one that it executed, and

@@ -158,7 +158,7 @@ bool NativeFlow::walk() {
   if (flow_->mode() != walked_mode_) flow_->return_stack().forget_hints();
   walked_mode_ = flow_->mode();
   program_.walker->begin(consumer_, piece_.offset);
-  if (wants_times_) program_.walker->begin_at(assembler_.time());
+  if (wants_times_) program_.walker->begin_at(assembler_.time(), assembler_.pending_time());
   WalkTotals totals;
   std::optional<Branch> last;
   const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,

@@ -267,6 +267,8 @@ class TimedOutput : public FullOutput {
     waits_ = true;
     waiting_ = now;
   }
+  // The time of what is added next.
+  void tell_time(const pt::Moment& now) { buffer_.add_time(now, 0); }
   // Of the branch that was written last.
   [[nodiscard]] const pt::Moment& newest() const { return newest_; }
 

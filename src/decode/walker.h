@@ -31,7 +31,8 @@ class Walker {
                    WalkTotals& totals, std::optional<Branch>& before,
                    std::optional<Branch>& last) = 0;
   // For a walker that tells times: when the next run begins. It needs WalkOptions::clock.
-  virtual void begin_at(const pt::Moment& /*now*/) {}
+  // `before`: of the branch before it.
+  virtual void begin_at(const pt::Moment& /*now*/, const pt::Moment& /*before*/) {}
   // And when `last` was.
   [[nodiscard]] virtual pt::Moment last_time() const { return {}; }
   // Adds what was counted so far; for a walker that counts.
@@ -55,6 +56,9 @@ class OutputWalker : public Walker {
     if (!part) part = std::make_unique<Part>(program_->graph(mode));
     if constexpr (!std::is_same_v<Output, EdgeOutput>) {
       part->output.set_consumer(*consumer_, base_offset_);
+      if constexpr (Output::kTellsTimes) {
+        if (before) part->output.tell_time(time_before_);
+      }
       if (before) part->output.add(*before);
     }
     if constexpr (Output::kTellsTimes) part->output.begin_at(now_, options.clock->moment());
@@ -76,7 +80,10 @@ class OutputWalker : public Walker {
     return went;
   }
 
-  void begin_at(const pt::Moment& now) override { now_ = now; }
+  void begin_at(const pt::Moment& now, const pt::Moment& before) override {
+    now_ = now;
+    time_before_ = before;
+  }
   [[nodiscard]] pt::Moment last_time() const override { return last_time_; }
 
   void flush_edges(EdgeProfile& profile) override {
@@ -108,6 +115,7 @@ class OutputWalker : public Walker {
   uint64_t base_offset_ = 0;
   std::array<std::unique_ptr<Part>, 3> parts_;
   pt::Moment now_;
+  pt::Moment time_before_;
   pt::Moment last_time_;
 };
 
