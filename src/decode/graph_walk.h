@@ -204,10 +204,10 @@ Link GraphWalk<Output>::step_continue(Link link) {
 template <typename Output>
 [[gnu::always_inline]] inline Link GraphWalk<Output>::behind_free_steps(Link link) {
   for (unsigned i = 0; kind_of(link) == NodeKind::kContinue; ++i) [[unlikely]] {
-    if (i == kMaxFreeSteps) return 0;
-    const Link next = graph_.nodes()[index_of(link)].next[0].load(std::memory_order_acquire);
-    link = next != 0 ? next : graph_.follow(link, 0);
-  }
+      if (i == kMaxFreeSteps) return 0;
+      const Link next = graph_.nodes()[index_of(link)].next[0].load(std::memory_order_acquire);
+      link = next != 0 ? next : graph_.follow(link, 0);
+    }
   return link;
 }
 
