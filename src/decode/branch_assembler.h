@@ -56,13 +56,6 @@ class BranchAssembler {
     emit({branch.from, ip, branch.kind, false});
   }
 
-  // The same if it needed no packet.
-  void resolve_direct(uint64_t ip) {
-    if (pending_ && (pending_->kind == BranchKind::kJump || pending_->kind == BranchKind::kCall)) {
-      resolve(ip);
-    }
-  }
-
   // The flow came to `ip` and found no code there.
   void on_unknown_code(uint64_t ip) {
     resolve(ip);

@@ -199,7 +199,7 @@ void NativeFlow::on_event(const flow::FlowItem& item) {
   const flow::Event& event = item.event;
   const uint64_t ip = event.ip_suppressed ? 0 : event.ip;
   // A PSB+ tells where the flow is: the branch that led there was executed.
-  if (event.status_update && flow_->tracing()) assembler_.resolve_direct(flow_->ip());
+  if (event.status_update && flow_->tracing()) assembler_.resolve(flow_->ip());
   switch (event.kind) {
     case EventKind::kEnabled:
       if (event.status_update) take_up(event.ip);
