@@ -77,13 +77,12 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
   walk_options_.tells_time = code.changes() || wants_times_;
 }
 
-void NativeFlow::go_on(std::span<const std::byte> trace, uint64_t offset) {
+void NativeFlow::go_on(std::span<const std::byte> trace, const Piece& piece) {
   const flow::ReturnStack stack = flow_->return_stack();
-  assembler_.summary().ends_open = false;
-  assembler_.summary().bytes = offset + trace.size();  // the PSB+ is in both pieces
+  assembler_.summary().bytes = piece.offset + trace.size();  // the PSB+ is in both pieces
   const uint64_t cycles = flow_->events().clock().moment().cycles;
   trace_ = trace;
-  piece_.offset = offset;
+  piece_ = piece;
   flow_.emplace(config_, trace_, *program_.memory);
   flow_->return_stack() = stack;
   flow_->events().clock().count_from(cycles);
@@ -209,6 +208,8 @@ void NativeFlow::on_event(const flow::FlowItem& item) {
   using flow::EventKind;
   const flow::Event& event = item.event;
   const uint64_t ip = event.ip_suppressed ? 0 : event.ip;
+  // A PSB+ tells where the flow is: the branch that led there was executed.
+  if (event.status_update && flow_->tracing()) assembler_.resolve(flow_->ip());
   switch (event.kind) {
     case EventKind::kEnabled:
       if (event.status_update) take_up(event.ip);

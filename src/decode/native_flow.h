@@ -51,9 +51,8 @@ class NativeFlow {
   bool step();
 
   // Goes on with the next piece of the same trace. It begins at a PSB; the piece before ended
-  // behind the PSB+ that this one begins with. `offset` is where the piece begins in the whole
-  // trace.
-  void go_on(std::span<const std::byte> trace, uint64_t offset);
+  // behind the PSB+ that this one begins with (goes_on); `continues` is not for this.
+  void go_on(std::span<const std::byte> trace, const Piece& piece);
 
   // When the flow was where it is now, in the trace's own time; nothing without TSC packets.
   [[nodiscard]] std::optional<uint64_t> now() const;

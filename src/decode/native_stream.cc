@@ -92,12 +92,13 @@ bool NativeStream::open_window() {
   if (trace.empty()) return false;
   window_is_open_ = true;
   if (flow_) {
-    flow_->go_on(trace, window_offset_);
+    flow_->go_on(trace, {window_offset_, false, !is_last_});
     return true;
   }
   const auto tsc = pt::first_tsc(trace);
   code_.restart(tsc ? options_.clock.ns(*tsc) : time_ns_);
-  flow_.emplace(config_, trace, *programs_, code_, consumer_);
+  const NativeFlow::Piece piece{0, false, !is_last_};
+  flow_.emplace(config_, trace, *programs_, code_, consumer_, piece);
   return true;
 }
 

@@ -170,8 +170,7 @@ ParallelDecoder::ParallelDecoder(const TraceConfig& config, unsigned threads,
   }
 }
 
-std::vector<ParallelDecoder::Piece> ParallelDecoder::cut(
-    std::span<const std::byte> trace) const {
+std::vector<ParallelDecoder::Piece> ParallelDecoder::cut(std::span<const std::byte> trace) const {
   std::vector<Piece> pieces;
   size_t begin = 0;
   for (const PsbBorder& border : tracing_borders(trace, piece_bytes_)) {

@@ -14,11 +14,11 @@
 namespace auxtrail::decode {
 
 struct WalkOptions {
-  bool skips_psb = false;           // a PSB+ that says nothing new is no matter
-  bool skips_timing = false;        // nor is time
-  bool stops_at_tsc = false;        // but for this one
-  bool compressed_returns = true;   // a TNT bit may be a return's
-  uint8_t mode_bits = 1;            // of MODE.Exec: what the flow is in
+  bool skips_psb = false;          // a PSB+ that says nothing new is no matter
+  bool skips_timing = false;       // nor is time
+  bool stops_at_tsc = false;       // but for this one
+  bool compressed_returns = true;  // a TNT bit may be a return's
+  uint8_t mode_bits = 1;           // of MODE.Exec: what the flow is in
   // Is told of skipped TSC packets and PSB+, for whether a TMA may follow depends on them; if
   // `tells_time`, it is told of MTC and CYC packets, too.
   pt::TraceClock* clock = nullptr;
@@ -145,7 +145,7 @@ inline const uint8_t* read_psb(const uint8_t* position, const uint8_t* end,
         case 0x03:  // CBR
           position += 4;
           break;
-        case 0x73:  // TMA
+        case 0x73:                                                              // TMA
           if (((load(position, end) >> 32) & 0xfe'00'ff) != 0) return nullptr;  // bad
           position += 7;
           break;

@@ -55,6 +55,17 @@ bool is_vmentry(const DifferentialCase& made, const Difference& difference, cons
   return false;
 }
 
+bool begins_in_loss(const DifferentialCase&, const Difference& difference, const Records& left,
+                    const Records& right) {
+  const auto lost = [](const Records& records, size_t at) {
+    return at < records.size() && records[at].kind == FlowRecordKind::kGap &&
+           records[at].gap == GapKind::kOverflow;
+  };
+  return lost(left, difference.left) && lost(right, difference.right + 1) &&
+         right[difference.right].kind == FlowRecordKind::kBranch &&
+         right[difference.right].branch == BranchKind::kTraceBegin;
+}
+
 struct Explanation {
   const char* name;
   const char* reason;
@@ -71,6 +82,10 @@ constexpr std::array kExplanations = {
         "libipt's block decoder (all versions) takes a PTWRITE whose PTW has an IP into the "
         "block of the direct call or jump before it: that branch is not at a block's end",
         swallows_jump},
+    Explanation{"lost right behind a PSB+",
+                "the native decoder says that tracing was on where the PSB+ told, though packets "
+                "were lost before anything was executed there",
+                begins_in_loss},
     Explanation{"SKD022",
                 "an interrupt right at a VMRESUME that switches tracing off looks like the erratum",
                 is_vmentry},

@@ -86,9 +86,11 @@ std::optional<Finding> compare_lists(std::string_view what, const Records& left,
 std::optional<Finding> compare_told(std::string_view what, const Told& left,
                                     const DecodeSummary& one, const Told& right,
                                     const DecodeSummary& other) {
-  auto finding = compare_lists(fmt::format("{}: branches", what), left.branches(), right.branches());
+  auto finding =
+      compare_lists(fmt::format("{}: branches", what), left.branches(), right.branches());
   if (!finding && (right.wants() & kWantsNotTaken) != 0) {
-    finding = compare_lists(fmt::format("{}: not taken", what), left.not_taken(), right.not_taken());
+    finding =
+        compare_lists(fmt::format("{}: not taken", what), left.not_taken(), right.not_taken());
   }
   if (!finding && (right.wants() & kWantsBlocks) != 0) {
     Records blocks;
@@ -135,9 +137,8 @@ class NativePool {
   explicit NativePool(bool walks) : walks_(walks) {}
   NativeDecoder& get(const TraceConfig& config) {
     if (decoders_.size() >= kMaxDecoders) clear();
-    const std::string key =
-        fmt::format("{} {} {} {:x} {:x}", config.intel_cpu, config.model, config.mtc_freq,
-                    config.filter_start, config.filter_end);
+    const std::string key = fmt::format("{} {} {} {:x} {:x}", config.intel_cpu, config.model,
+                                        config.mtc_freq, config.filter_start, config.filter_end);
     auto& decoder = decoders_[key];
     if (!decoder) {
       decoder = std::make_unique<NativeDecoder>(config, programs_, NativeOptions{walks_});
@@ -302,8 +303,8 @@ std::unique_ptr<BranchDecoder> flow_alone(const TraceConfig& config) {
 }
 
 bool is_loss(const Records& records, size_t index) {
-  return index >= records.size() || (records[index].kind == FlowRecordKind::kGap &&
-                                     records[index].gap == GapKind::kOverflow);
+  return index >= records.size() ||
+         (records[index].kind == FlowRecordKind::kGap && records[index].gap == GapKind::kOverflow);
 }
 
 // Offsets are left out, for libipt 2.0.5 reads ahead. Where a packet told a branch's target right
@@ -328,14 +329,18 @@ class LibiptComparison : public NativeComparison {
       difference->right = right.records().size();
     }
     if (!difference) return std::nullopt;
-    if (const char* reason = explanation(made, *difference, right.records(), left.records())) {
-      return Finding{reason, {}, {}, 0};
+    const char* reason = explanation(made, *difference, right.records(), left.records());
+    if (reason == nullptr && difference->left < left.records().size() &&
+        difference->right < right.records().size() && is_loss(left.records(), difference->left) &&
+        is_loss(right.records(), difference->right) && left.records()[difference->left].from == 0) {
+      reason = "lost right behind a PSB+";  // drop_last_before_loss() took that it began
     }
-    return Finding{{},
-                   difference->what,
-                   side_by_side(left.records(), difference->left, right.records(),
-                                difference->right),
-                   0};
+    if (reason != nullptr) return Finding{reason, {}, {}, 0};
+    return Finding{
+        {},
+        difference->what,
+        side_by_side(left.records(), difference->left, right.records(), difference->right),
+        0};
   }
 
  private:

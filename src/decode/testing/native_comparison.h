@@ -13,8 +13,8 @@ namespace auxtrail::decode::testing {
 std::unique_ptr<Comparison> compare_walks();
 // ParallelDecoder and NativeStream against NativeDecoder::decode().
 std::unique_ptr<Comparison> compare_pieces();
-// FlowDecoder behind BranchDecoder, which is NativeDecoder without walks, against libipt and against
-// what happened; traces without damage.
+// FlowDecoder behind BranchDecoder, which is NativeDecoder without walks, against libipt and
+// against what happened; traces without damage.
 std::unique_ptr<Comparison> compare_native_with_libipt();
 std::unique_ptr<Comparison> compare_native_with_truth();
 
