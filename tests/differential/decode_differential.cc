@@ -73,7 +73,8 @@ int main(int argc, char** argv) {
   app.add_option("--case", only, "this case alone");
   app.add_option("--seed", options.cases.seed, "of all random numbers");
   app.add_option("--programs", options.cases.programs, "how many programs the cases share");
-  app.add_option("--compare", arguments.comparisons, "what: truth, oracles, flow, native, pieces, native-truth, native-libipt")
+  app.add_option("--compare", arguments.comparisons,
+                 "what: truth, oracles, flow, native, pieces, native-truth, native-libipt")
       ->delimiter(',')
       ->check(CLI::IsMember(
           {"truth", "oracles", "flow", "native", "pieces", "native-truth", "native-libipt"}));
