@@ -25,7 +25,6 @@ std::optional<BranchKind> branch_kind(const flow::Instruction& insn) {
       return BranchKind::kFar;
     case InsnClass::kOther:
     case InsnClass::kPtwrite:
-    case InsnClass::kIndirect:
       return std::nullopt;
   }
   return std::nullopt;

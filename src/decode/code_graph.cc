@@ -70,13 +70,10 @@ Link CodeGraph::follow(Link link, unsigned outcome) {
   return next;
 }
 
-Link CodeGraph::return_link(uint32_t record) {
+Link CodeGraph::find_return_link(uint32_t record) {
   GraphRecord& call = records_[record];
-  Link link = call.return_link.load(std::memory_order_acquire);
-  if (link == 0) {
-    link = link_to(call.fall_through());
-    call.return_link.store(link, std::memory_order_release);
-  }
+  const Link link = link_to(call.fall_through());
+  call.return_link.store(link, std::memory_order_release);
   return link;
 }
 
@@ -89,7 +86,6 @@ uint32_t CodeGraph::return_record(uint32_t ending, uint32_t call) {
   record.branch = records_[ending].branch;
   record.branch.to = records_[call].fall_through();
   record.instructions = records_[ending].instructions;
-  record.length = records_[ending].length;
   return index;
 }
 
@@ -161,7 +157,7 @@ Link CodeGraph::make_node(uint64_t ip) {
 }
 
 Link CodeGraph::store(const Builder& built) {
-  const uint32_t index = node_count_.load(std::memory_order_relaxed);
+  const uint32_t index = node_count_;
   if (index >= nodes_.size() || record_count_ + built.step_count > records_.size()) {
     return 0;
   }
@@ -177,11 +173,10 @@ Link CodeGraph::store(const Builder& built) {
     GraphRecord& record = records_[record_count_++];
     record.branch = {step.from, step.to, step.kind, false, step.length};
     record.instructions = static_cast<uint16_t>(step.instructions);
-    record.length = step.length;
     record.pushes = step.pushes;
     node.push_count = static_cast<uint8_t>(node.push_count + (step.pushes ? 1 : 0));
   }
-  node_count_.store(index + 1, std::memory_order_release);
+  ++node_count_;
   return make_link(index, built.kind);
 }
 

@@ -36,10 +36,9 @@ struct GraphRecord {
   // Of a call: the link to its return address, 0 as long as that is unknown.
   std::atomic<uint32_t> return_link{0};
   uint16_t instructions = 0;  // in the block that ends with this branch
-  uint8_t length = 0;         // of the branch instruction, bytes
   bool pushes = false;        // a call whose return may be compressed
 
-  [[nodiscard]] uint64_t fall_through() const { return branch.from + length; }
+  [[nodiscard]] uint64_t fall_through() const { return branch.from + branch.length; }
 };
 static_assert(sizeof(GraphRecord) == 32);
 
@@ -62,8 +61,8 @@ constexpr uint32_t index_of(Link link) { return link >> 3; }
 constexpr NodeKind kind_of(Link link) { return static_cast<NodeKind>(link & 7); }
 
 struct alignas(32) GraphNode {
-  // kConditional: by the TNT bit. kContinue: [0]. kIndirect, kReturn: [0] is where a TIP led
-  // lately. 0: not yet known.
+  // kConditional: by the TNT bit. kContinue: [0]. kIndirect: [0] is where it led lately. 0: not yet
+  // known.
   std::atomic<Link> next[2] = {};
   uint32_t records = 0;  // the first of path_count, then the one that ends the node
   NodeKind kind = NodeKind::kStop;
@@ -87,7 +86,10 @@ class CodeGraph {
   // The node there; 0 as above.
   Link follow(Link node, unsigned outcome);
   // The node behind the call `record`; 0 as above.
-  Link return_link(uint32_t record);
+  Link return_link(uint32_t record) {
+    const Link link = records_[record].return_link.load(std::memory_order_acquire);
+    return link != 0 ? link : find_return_link(record);
+  }
 
   // The return that the record `ending` stands for, as a branch to behind the call `call`: a record
   // of its own. 0 if the graph is full.
@@ -101,7 +103,6 @@ class CodeGraph {
   [[nodiscard]] const GraphRecord& record(uint32_t index) const { return records_[index]; }
   [[nodiscard]] size_t max_records() const { return records_.size(); }
   // One more than the highest index in use.
-  [[nodiscard]] uint32_t node_count() const { return node_count_.load(std::memory_order_acquire); }
   [[nodiscard]] uint32_t record_count() const {
     return record_count_.load(std::memory_order_acquire);
   }
@@ -109,6 +110,7 @@ class CodeGraph {
  private:
   struct Builder;
 
+  Link find_return_link(uint32_t record);
   Link make_node(uint64_t ip);
   Link store(const Builder& built);
 
@@ -119,7 +121,7 @@ class CodeGraph {
   ReservedArray<GraphNode> nodes_;
   ReservedArray<GraphRecord> records_;
   std::mutex making_;
-  std::atomic<uint32_t> node_count_{1};
+  uint32_t node_count_ = 1;
   std::atomic<uint32_t> record_count_{1};
 };
 

@@ -79,7 +79,6 @@ class GraphWalk {
   // The memo's entry for these bits, if it is known or becomes known now; it is applied then.
   const TntMemo::Entry* remember(Link node, uint64_t bits, unsigned count);
   bool learn(uint64_t key, Link node, uint64_t bits, unsigned count, size_t& place);
-  Link learn_step(TntMemo::Way& way, Link node, unsigned bit);
   Link take_tip(Link node, uint64_t ip);
   bool leave(Link node, uint64_t ip);
   void enter(uint64_t ip, size_t left_at);
@@ -138,9 +137,7 @@ template <typename Output>
 template <typename Output>
 void GraphWalk<Output>::push_calls(const GraphNode& node, unsigned count) {
   for (uint32_t i = node.records; i < node.records + count; ++i) {
-    const GraphRecord& record = graph_.records()[i];
-    if (!record.pushes) continue;
-    stack_->append({0, i, record.return_link.load(std::memory_order_acquire)}, 1);
+    if (graph_.records()[i].pushes) stack_->append({0, i}, 1);
   }
 }
 
@@ -169,11 +166,8 @@ Link GraphWalk<Output>::step_return(Link link) {
   (void)stack_->pop(entry);
   Link next = 0;
   if (entry.hint != 0) {
-    const GraphRecord& call = graph_.records()[entry.hint];
-    entry.ip = call.fall_through();
-    next = call.return_link.load(std::memory_order_acquire);
-    if (next == 0) [[unlikely]]
-      next = graph_.return_link(entry.hint);
+    entry.ip = graph_.records()[entry.hint].fall_through();
+    next = graph_.return_link(entry.hint);
     if (next == 0) lost_ip_ = entry.ip;
   } else {
     next = find(entry.ip);
@@ -233,8 +227,8 @@ template <typename Output>
   if (entry.pushes() != 0) {
     static_assert(TntMemo::kMaxPushes == 2);
     const TntMemo::Way& way = memo_.way(place);
-    stack_->append({0, way.pushes[0], way.returns_to[0]}, 1);
-    stack_->append({0, way.pushes[1], way.returns_to[1]}, entry.pushes() - 1u);
+    stack_->append({0, way.pushes[0]}, 1);
+    stack_->append({0, way.pushes[1]}, entry.pushes() - 1u);
   }
   totals_.instructions += entry.instructions();
   totals_.not_taken += entry.not_taken();
@@ -244,61 +238,15 @@ template <typename Output>
   return &entry;
 }
 
-// One bit of learn(): notes it, and says where it leads; 0: it can't be remembered.
-template <typename Output>
-Link GraphWalk<Output>::learn_step(TntMemo::Way& way, Link link, unsigned bit) {
-  const GraphNode& node = graph_.nodes()[index_of(link)];
-  const bool returns = node.kind == NodeKind::kReturn;
-  if (!returns && node.kind != NodeKind::kConditional) return 0;
-  unsigned pushes = way.push_count;
-  uint32_t pushed[TntMemo::kMaxPushes + 1] = {way.pushes[0], way.pushes[1]};
-  for (uint32_t i = node.records; i < node.records + node.path_count; ++i) {
-    if (!graph_.records()[i].pushes) continue;
-    if (pushes == TntMemo::kMaxPushes + 1) return 0;
-    pushed[pushes++] = i;
-  }
-  const unsigned taken = node.path_count + (returns ? 1 : bit);
-  if (way.taken + taken > TntMemo::kMaxRecords) return 0;
-  if (way.instructions + node.instructions > TntMemo::kMaxInstructions) return 0;
-  uint32_t last = node.records + node.path_count;
-  Link next = 0;
-  if (returns) {
-    if (bit == 0 || pushes == 0) return 0;
-    const uint32_t call = pushed[--pushes];
-    last = graph_.return_record(last, call);
-    next = graph_.return_link(call);
-  } else {
-    next = node.next[bit].load(std::memory_order_acquire);
-  }
-  if (next == 0 || last == 0 || pushes > TntMemo::kMaxPushes) return 0;
-  for (unsigned i = 0; i < node.path_count; ++i) way.records[way.taken++] = node.records + i;
-  if (returns || bit == 1) way.records[way.taken++] = last;
-  for (unsigned i = 0; i < TntMemo::kMaxPushes; ++i) {
-    way.pushes[i] = pushed[i];
-    way.returns_to[i] = i < pushes ? graph_.return_link(pushed[i]) : 0;
-  }
-  way.push_count = static_cast<uint8_t>(pushes);
-  way.instructions += node.instructions;
-  way.last = last << 1 | (returns ? 1 : bit);
-  way.not_taken = static_cast<uint8_t>(way.not_taken + (returns ? 0 : bit ^ 1));
-  return next;
-}
-
-// Walks the bits without any effect and notes what there is to it.
 template <typename Output>
 [[gnu::noinline]] bool GraphWalk<Output>::learn(uint64_t key, Link link, uint64_t bits,
                                                 unsigned count, size_t& place) {
   TntMemo::Way way;
-  for (unsigned left = count; left != 0; --left) {
-    const Link next = learn_step(way, link, (bits >> (left - 1)) & 1);
-    if (next == 0) break;
-    ++way.bits;
-    link = next;
-  }
+  const Link end = follow_way(graph_, link, bits, count, compressed_returns_, way);
   if (way.bits == 0 || !memo_.admit(key, place)) return false;
   output_.forget(graph_, memo_.entry(place), memo_.way(place));
   memo_.way(place) = way;
-  memo_.set(place, key, link);
+  memo_.set(place, key, end);
   return true;
 }
 
@@ -390,99 +338,6 @@ bool GraphWalk<Output>::covers(Link link, uint64_t ip) const {
   return node.ip <= ip && ip <= graph_.records()[node.records].branch.from;
 }
 
-// Tracing ended (TIP.PGD) with a branch to `ip`, which is the last one executed, one of the node's
-// path, or the one that ends it. False if it is none of these for certain; nothing happened then.
-template <typename Output>
-bool GraphWalk<Output>::leave(Link link, uint64_t ip) {
-  const GraphNode& node = graph_.nodes()[index_of(link)];
-  const GraphRecord* records = graph_.records() + node.records;
-  if (node.kind == NodeKind::kStop || node.kind == NodeKind::kContinue) return false;
-  if (node.ip == ip) {
-    if (last() == 0) return false;
-    if ((last_ & 1) != 0) {
-      output_.leave_with_branch();
-    } else {
-      output_.leave_behind(executed_ip());
-    }
-    return true;
-  }
-  uint64_t first_ip = node.ip;
-  for (unsigned i = 0; i <= node.path_count; ++i) {
-    if (first_ip <= ip && ip <= records[i].branch.from) return false;  // in straight code
-    if (i == node.path_count) break;
-    first_ip = records[i].branch.to;
-    if (first_ip != ip) continue;
-    push_calls(node, i + 1);
-    for (unsigned j = 0; j <= i; ++j) totals_.instructions += records[j].instructions;
-    totals_.taken += i + 1;
-    output_.partial(node, records, i + 1);
-    output_.leave_with_branch();
-    executed(node.records + i, 1);
-    return true;
-  }
-  if (node.kind != NodeKind::kIndirect && node.kind != NodeKind::kReturn) return false;
-  push_calls(node, node.path_count + 1u);
-  totals_.instructions += node.instructions;
-  totals_.taken += node.path_count + 1u;
-  executed(node.records + node.path_count, 1);
-  output_.indirect(node, records, 0, ip);
-  output_.leave_with_branch();
-  return true;
-}
-
-// Tracing goes on at `ip`; it was left with the packet before `left_at`.
-template <typename Output>
-void GraphWalk<Output>::enter(uint64_t ip, size_t left_at) {
-  ++totals_.gaps;
-  left_ip_ = executed_ip();
-  output_.gap({GapKind::kDisabled, executed_ip(), ip, left_at});
-  output_.begin(ip);
-  last_ = 0;
-  last_place_ = kNoPlace;
-  start_ip_ = ip;
-}
-
-// Padding, and PSB+ that say nothing, while tracing is off. Where time is told they are left to
-// others.
-template <typename Output>
-const uint8_t* GraphWalk<Output>::skip_quiet(const uint8_t* position, const uint8_t* end,
-                                             const WalkOptions& options, uint64_t& last_ip) {
-  for (;;) {
-    while (position < end && *position == 0) ++position;
-    if (options.tells_time) return position;
-    bool has_ip = false;
-    uint64_t ip = 0;
-    const uint8_t* next = read_psb(position, end, options, has_ip, ip);
-    if (next == nullptr || has_ip) return position;
-    // Twice if the walk does not go on behind it, which does no harm to a clock that nobody reads.
-    if (options.clock != nullptr && !feed_psb(position, next, *options.clock)) return position;
-    position = next;
-    last_ip = 0;
-  }
-}
-
-// TIP.PGD, and TIP.PGE behind it. Where the walk goes on, or nullptr if it can't tell.
-template <typename Output>
-[[gnu::noinline]] const uint8_t* GraphWalk<Output>::cross_gap(const uint8_t* position,
-                                                              std::span<const std::byte> trace,
-                                                              const WalkOptions& options,
-                                                              Link& link, uint64_t& last_ip) {
-  const auto* begin = reinterpret_cast<const uint8_t*>(trace.data());
-  const uint8_t* end = begin + trace.size();
-  uint64_t left_ip = last_ip;
-  const uint8_t* behind = read_ip(position, end, kPgdOpcode, left_ip);
-  if (behind == nullptr) return nullptr;
-  while (behind < end && *behind == 0) ++behind;  // the gap is told at the next packet
-  uint64_t entered_ip = left_ip;
-  const uint8_t* next = skip_quiet(behind, end, options, entered_ip);
-  next = read_ip(next, end, kPgeOpcode, entered_ip);
-  if (next == nullptr || !leave(link, left_ip)) return nullptr;
-  enter(entered_ip, static_cast<size_t>(behind - begin));
-  last_ip = entered_ip;
-  link = find(entered_ip);
-  return next;
-}
-
 template <typename Output>
 bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions& options,
                             flow::ReturnStack& stack, WalkState& state) {
@@ -507,7 +362,6 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
   } psb = {};
   state.tnt_bits = 0;
   while (position < end && link != 0) {
-    // Padding is skipped without a branch: where it stands is hard to predict.
     const uint8_t opcode = *position;
     uint64_t bits = 0;
     unsigned count = 0;
@@ -529,7 +383,7 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
         goto stop;
       }
       case PacketClass::kPad:
-        position += position < end ? 1 : 0;
+        ++position;
         continue;
       case PacketClass::kTip: {
         const NodeKind kind = kind_of(behind_free_steps(link));
@@ -557,20 +411,20 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
         }
         bool has_ip = false;
         uint64_t ip = 0;
+        const pt::TraceClock clock = *options.clock;
         const uint8_t* next = read_psb(position, end, options, has_ip, ip);
-        if (next == nullptr || !has_ip || !covers(link, ip)) goto stop;
-        psb = {position, last_ip, totals_.instructions, {}};
-        if (options.clock != nullptr) {
-          psb.clock = *options.clock;
-          if (!feed_psb(position, next, *options.clock)) goto stop;
-          if constexpr (Output::kTellsTimes) output_.time(options.clock->moment());
+        if (next == nullptr || !has_ip || !covers(link, ip)) {
+          *options.clock = clock;
+          goto stop;
         }
+        psb = {position, last_ip, totals_.instructions, clock};
+        if constexpr (Output::kTellsTimes) output_.time(options.clock->moment());
         position = next;
         last_ip = ip;
         continue;
       }
       case PacketClass::kTiming: {
-        const uint8_t* next = read_timing(position, end, options, options.clock);
+        const uint8_t* next = read_timing(position, end, options);
         if (next == nullptr) goto stop;
         if constexpr (Output::kTellsTimes) output_.time(options.clock->moment());
         position = next;
@@ -593,7 +447,7 @@ stop:
     position = psb.position;
     last_ip = psb.last_ip;
     state.tnt_bits = 0;
-    if (options.clock != nullptr) *options.clock = psb.clock;
+    *options.clock = psb.clock;
   }
   state.offset = static_cast<size_t>(position - begin);
   state.last_ip = last_ip;
@@ -616,3 +470,5 @@ void GraphWalk<Output>::finish(WalkState& state, Link link) {
 }
 
 }  // namespace auxtrail::decode
+
+#include "decode/graph_walk_gaps.h"  // the rest of GraphWalk

@@ -127,10 +127,16 @@ DecodeSummary NativeDecoder::decode_piece(const image::CodeMap& code,
                                           std::span<const std::byte> trace,
                                           const NativeFlow::Piece& piece, FlowConsumer& consumer,
                                           PieceEnd& end) {
-  if (trace.empty()) return {};
   Workers::View view(*workers_, delivery_for(consumer));
+  return run(code, trace, piece, consumer, view, end);
+}
+
+DecodeSummary NativeDecoder::run(const image::CodeMap& code, std::span<const std::byte> trace,
+                                 const NativeFlow::Piece& piece, FlowConsumer& consumer,
+                                 FlowPrograms& programs, PieceEnd& end) {
+  if (trace.empty()) return {};
   FixedCode fixed(code);
-  NativeFlow flow(config_, trace, view, fixed, consumer, piece);
+  NativeFlow flow(config_, trace, programs, fixed, consumer, piece);
   while (flow.step()) {
   }
   end = {flow.tracing(), flow.open_gap(), flow.last_ip()};
@@ -155,14 +161,8 @@ DecodeSummary NativeDecoder::count_edges_of_piece(const image::CodeMap& code,
                                                   std::span<const std::byte> trace,
                                                   const NativeFlow::Piece& piece,
                                                   EdgeProfile& profile, PieceEnd& end) {
-  if (trace.empty()) return {};
   Workers::View view(*workers_, Delivery::kEdges);
-  FixedCode fixed(code);
-  NativeFlow flow(config_, trace, view, fixed, profile, piece);
-  while (flow.step()) {
-  }
-  end = {flow.tracing(), flow.open_gap(), flow.last_ip()};
-  return flow.summary();
+  return run(code, trace, piece, profile, view, end);
 }
 
 void NativeDecoder::flush_edges(EdgeProfile& profile) { workers_->flush_edges(profile); }

@@ -56,6 +56,9 @@ class NativeDecoder : public BranchDecoder {
 
  private:
   class Workers;
+  DecodeSummary run(const image::CodeMap& code, std::span<const std::byte> trace,
+                    const NativeFlow::Piece& piece, FlowConsumer& consumer, FlowPrograms& programs,
+                    PieceEnd& end);
   pt::TraceConfig config_;
   std::shared_ptr<ProgramCache> programs_;
   std::unique_ptr<Workers> workers_;

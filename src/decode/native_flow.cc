@@ -68,9 +68,7 @@ NativeFlow::NativeFlow(const pt::TraceConfig& config, std::span<const std::byte>
       program_(programs.get(code.first())) {
   flow_.emplace(config_, trace_, *program_.memory);
   assembler_.summary().bytes = trace.size();
-  walk_options_.skips_psb = true;
   walk_options_.compressed_returns = config.return_compression;
-  walk_options_.skips_timing = !config.tick_events;
   walk_options_.stops_at_tsc = code.changes();
   wants_times_ = (consumer.wants() & kWantsTimes) != 0;
   walk_options_.clock = &flow_->events().clock();
@@ -148,38 +146,40 @@ bool NativeFlow::walk() {
   state.last_ip = flow_->events().last_ip();
   // The branch that led here is told only when it is sure that something is executed behind it.
   if (!assembler_.running()) return false;
-  std::optional<Branch> before = assembler_.taken_to(state.ip);
-  const bool had_before = before.has_value();
+  WalkDelivery delivery{consumer_, piece_.offset, assembler_.taken_to(state.ip)};
+  const std::optional<Branch> before = delivery.before;
+  if (wants_times_) {
+    delivery.time_before = assembler_.pending_time();
+    delivery.now = assembler_.time();
+  }
   state.executed_ip = assembler_.last_ip();
   walk_options_.mode_bits = mode_bits_of(flow_->mode());
-
-  // Other flows may use the walker in between, and hints are of one mode's graph.
+  // Hints are of one mode's graph.
   if (flow_->mode() != walked_mode_) flow_->return_stack().forget_hints();
   walked_mode_ = flow_->mode();
-  program_.walker->begin(consumer_, piece_.offset);
-  if (wants_times_) program_.walker->begin_at(assembler_.time(), assembler_.pending_time());
-  WalkTotals totals;
-  std::optional<Branch> last;
   const bool went = program_.walker->run(flow_->mode(), trace_, walk_options_,
-                                         flow_->return_stack(), state, totals, before, last);
+                                         flow_->return_stack(), state, delivery);
   futile_offset_ = state.offset;
   futile_ip_ = state.ip;
   if (!went) return false;
+  const WalkTotals& totals = delivery.totals;
   DecodeSummary& summary = assembler_.summary();
   summary.instructions += totals.instructions;
   summary.branches += totals.taken;
   summary.not_taken += totals.not_taken;
-  summary.blocks += totals.taken + totals.not_taken + (last ? 1 : 0);
+  summary.blocks += totals.taken + totals.not_taken + (delivery.last ? 1 : 0);
   summary.gaps += totals.gaps;
   if (state.left_ip != 0) summary.final_ip = state.left_ip;
-  if (totals.instructions != 0 && before) assembler_.resolve(before->to);
-  if (had_before && !before) ++summary.branches;
-  std::optional<BranchAssembler::Ending> pending;
-  if (last) pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip, last->length};
+  if (before && !delivery.before) ++summary.branches;  // the walk told it
+  if (delivery.before && totals.instructions != 0) assembler_.resolve(delivery.before->to);
   flow_->events().skip_to(state.offset, state.last_ip);
   flow_->moved(state.ip, state.tnt, state.tnt_bits);
-  if (wants_times_) flow_->set_moment(program_.walker->last_time());
+  if (wants_times_) flow_->set_moment(delivery.now);
   if (totals.instructions != 0) {
+    std::optional<BranchAssembler::Ending> pending;
+    if (const auto& last = delivery.last) {
+      pending = BranchAssembler::Ending{last->from, 0, last->kind, state.ip, last->length};
+    }
     assembler_.walked(state.executed_ip, pending, flow_->moment());
   }
   return true;

@@ -181,6 +181,13 @@ std::vector<ParallelDecoder::Piece> ParallelDecoder::cut(std::span<const std::by
   return pieces;
 }
 
+// Each with a decoder of its own; returns when all are done.
+void ParallelDecoder::on_all_threads(const std::function<void(NativeDecoder&)>& work) {
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < decoders_.size(); ++i) threads.emplace_back(work, std::ref(*decoders_[i]));
+  work(*decoders_[0]);
+}
+
 DecodeSummary ParallelDecoder::decode(const image::CodeMap& code, std::span<const std::byte> trace,
                                       FlowConsumer& consumer) {
   const std::vector<Piece> pieces = cut(trace);
@@ -199,12 +206,7 @@ DecodeSummary ParallelDecoder::decode(const image::CodeMap& code, std::span<cons
       turnstile.pass();
     }
   };
-  {
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < decoders_.size(); ++i)
-      threads.emplace_back(work, std::ref(*decoders_[i]));
-    work(*decoders_[0]);
-  }
+  on_all_threads(work);
   DecodeSummary sum = joint.sum();
   sum.bytes = trace.size();
   return sum;
@@ -226,12 +228,7 @@ DecodeSummary ParallelDecoder::count_edges(const image::CodeMap& code,
     const std::lock_guard lock(merging);
     profile.add(own);
   };
-  {
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < decoders_.size(); ++i)
-      threads.emplace_back(work, std::ref(*decoders_[i]));
-    work(*decoders_[0]);
-  }
+  on_all_threads(work);
   Joint joint(profile);
   for (size_t i = 0; i < pieces.size(); ++i) {
     (void)joint.add(sums[i], ends[i], pieces[i].place.continues);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -44,6 +45,8 @@ class ParallelDecoder {
   [[nodiscard]] std::vector<Piece> cut(std::span<const std::byte> trace) const;
 
   size_t piece_bytes_;
+  void on_all_threads(const std::function<void(NativeDecoder&)>& work);
+
   std::vector<std::unique_ptr<NativeDecoder>> decoders_;  // one per thread
 };
 

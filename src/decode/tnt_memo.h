@@ -59,7 +59,6 @@ class TntMemo {
   struct alignas(64) Way {
     uint32_t records[kMaxRecords] = {};  // of the branches taken, in order
     uint32_t pushes[kMaxPushes] = {};    // of the calls whose return is still to come
-    Link returns_to[kMaxPushes] = {};    // and where those lead
     uint32_t last = 0;  // the last branch: its record, twice, and 1 if it was taken
     // While it is made; the entry has them afterwards.
     uint32_t instructions = 0;
@@ -147,5 +146,10 @@ class TntMemo {
   std::vector<Way> ways_;
   std::vector<uint32_t> missed_;
 };
+
+// What lies behind `link` along these bits, as far as one way can hold it: where it ends. way.bits
+// is 0 if there is nothing. Returns are followed only if the trace compresses them.
+Link follow_way(CodeGraph& graph, Link link, uint64_t bits, unsigned count, bool compressed_returns,
+                TntMemo::Way& way);
 
 }  // namespace auxtrail::decode

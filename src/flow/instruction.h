@@ -27,7 +27,6 @@ enum class InsnClass : uint8_t {
   kFarReturn,     // retf, iret, sysret, sysexit, eretu, erets, uiret, vmlaunch, vmresume
   kFarJump,       // jmp far
   kPtwrite,
-  kIndirect,  // any of them, the target comes with a TIP; no instruction decodes to it
 };
 
 // What more the flow decoder asks about an instruction.

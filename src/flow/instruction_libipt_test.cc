@@ -43,8 +43,6 @@ pt_insn_class to_libipt(InsnClass cls) {
       return ptic_far_jump;
     case InsnClass::kPtwrite:
       return ptic_ptwrite;
-    case InsnClass::kIndirect:
-      break;
   }
   return ptic_error;
 }

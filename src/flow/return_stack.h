@@ -18,13 +18,12 @@ class ReturnStack {
     uint64_t ip = 0;
     // For whoever pushed it: what he knows about that address. 0: nothing.
     uint32_t hint = 0;
-    uint32_t second_hint = 0;
   };
 
   void clear() { size_ = 0; }
   [[nodiscard]] size_t size() const { return size_; }
 
-  void push(uint64_t ip) { append({ip, 0, 0}, 1); }
+  void push(uint64_t ip) { append({ip, 0}, 1); }
 
   // The same if `count` is 1, nothing if it is 0; without a branch.
   void append(const Entry& entry, size_t count) {
@@ -42,7 +41,7 @@ class ReturnStack {
   }
 
   void forget_hints() {
-    for (Entry& entry : entries_) entry.hint = entry.second_hint = 0;
+    for (Entry& entry : entries_) entry.hint = 0;
   }
 
   // The newest is 0.

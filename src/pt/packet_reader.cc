@@ -34,7 +34,7 @@ ReadStatus PacketReader::next_of_any_kind(Packet& packet) {
 
   if (packet.kind == PacketKind::kPsb) last_ip_ = 0;
   if (packet.has_ip()) {
-    packet.ip = last_ip_ = detail::decompress(packet.ipc, packet.payload, last_ip_);
+    packet.ip = last_ip_ = shapes::decompress(packet.ipc, packet.payload, last_ip_);
   }
   if (packet.kind == PacketKind::kBbp) {
     context_.block_item_bytes = static_cast<uint8_t>(packet.payload);

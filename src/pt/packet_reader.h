@@ -134,15 +134,15 @@ std::optional<uint64_t> first_tsc(std::span<const std::byte> trace);
       ++offset_;
       return ReadStatus::kPacket;
     }
-    if (const detail::Shape shape = detail::kShapes[opcode]; shape.size_bytes != 0) {
-      const uint64_t payload = bytes & detail::kLowBytes[shape.size_bytes - 1U];
+    if (const shapes::Shape shape = shapes::kShapes[opcode]; shape.size_bytes != 0) {
+      const uint64_t payload = bytes & shapes::kLowBytes[shape.size_bytes - 1U];
       packet = Packet{.kind = shape.kind,
                       .size_bytes = shape.size_bytes,
                       .ipc = shape.ipc,
                       .offset = offset_,
                       .payload = payload};
       if (shape.ipc != IpCompression::kSuppressed) {
-        packet.ip = last_ip_ = detail::decompress(shape.ipc, payload, last_ip_);
+        packet.ip = last_ip_ = shapes::decompress(shape.ipc, payload, last_ip_);
       }
       offset_ += shape.size_bytes;
       return ReadStatus::kPacket;
@@ -150,7 +150,7 @@ std::optional<uint64_t> first_tsc(std::span<const std::byte> trace);
     if ((opcode & 3) == 3) {
       if (take_cyc(bytes << 8 | opcode, packet)) return ReadStatus::kPacket;
     } else if (opcode == 0x02 && (bytes & 0xff) == 0xa3) {
-      const uint64_t payload = bytes >> 8 & detail::kLowBytes[6];
+      const uint64_t payload = bytes >> 8 & shapes::kLowBytes[6];
       if (payload > 1) {
         const auto bits = static_cast<uint8_t>(std::bit_width(payload) - 1);
         packet = Packet{.kind = PacketKind::kTnt64,

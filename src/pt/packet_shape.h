@@ -8,7 +8,7 @@
 
 #include "pt/packet.h"
 
-namespace auxtrail::pt::detail {
+namespace auxtrail::pt::shapes {
 
 // A packet of one byte of opcode and `size_bytes - 1` bytes of number; size 0: not one of these.
 struct Shape {
@@ -61,4 +61,4 @@ constexpr uint64_t decompress(IpCompression ipc, uint64_t payload, uint64_t last
   return (last_ip & kKeptAddressBits[static_cast<uint8_t>(ipc)]) | static_cast<uint64_t>(extended);
 }
 
-}  // namespace auxtrail::pt::detail
+}  // namespace auxtrail::pt::shapes
