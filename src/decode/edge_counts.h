@@ -138,7 +138,7 @@ class EdgeOutput {
   // (a link) that it led to first.
   struct Target {
     uint32_t other = 0;
-    uint32_t uses = 0;
+    uint64_t uses = 0;
   };
   struct Slot {
     uint64_t ip = 0;

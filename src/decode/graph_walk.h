@@ -10,6 +10,7 @@
 // (walk_outputs.h, edge_counts.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -54,6 +55,7 @@ class GraphWalk {
 
   // Hands the output what the memo still holds back.
   void settle() {
+    unsettled_bytes_ = 0;
     for (size_t i = 0; i < memo_.size(); ++i) {
       output_.forget(graph_, memo_.entry(i), memo_.way(i));
     }
@@ -119,6 +121,9 @@ class GraphWalk {
   static constexpr size_t kNoPlace = ~size_t{0};
   uint32_t last_ = 0;             // see last(), unless
   size_t last_place_ = kNoPlace;  // the memo knows it
+  // Of trace since settle(): a way is used at most eight times a byte, and counts to 2^32.
+  static constexpr size_t kMaxUnsettledBytes = size_t{1} << 28;
+  size_t unsettled_bytes_ = 0;
   uint64_t start_ip_ = 0;
   uint64_t left_ip_ = 0;
   uint64_t lost_ip_ = 0;  // where the flow came to if there is no node
@@ -344,9 +349,11 @@ bool GraphWalk<Output>::run(std::span<const std::byte> trace, const WalkOptions&
   stack_ = &stack;
   compressed_returns_ = options.compressed_returns;
   const auto* begin = reinterpret_cast<const uint8_t*>(trace.data());
-  const uint8_t* end = begin + trace.size();
+  // Not too far at once, see kMaxUnsettledBytes. The flow goes on in another run.
+  const size_t bytes = std::min(trace.size() - state.offset, kMaxUnsettledBytes);
   const uint8_t* position = begin + state.offset;
   const uint8_t* const start = position;
+  const uint8_t* end = position + bytes;
   uint64_t last_ip = state.last_ip;
   last_ = 0;
   last_place_ = kNoPlace;
@@ -451,6 +458,8 @@ stop:
   }
   state.offset = static_cast<size_t>(position - begin);
   state.last_ip = last_ip;
+  unsettled_bytes_ += static_cast<size_t>(position - start);
+  if (unsettled_bytes_ > kMaxUnsettledBytes) settle();
   finish(state, link);
   return position != start;
 }

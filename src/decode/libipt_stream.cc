@@ -57,7 +57,7 @@ LibiptStream::LibiptStream(const pt_config& config, std::vector<std::span<const 
                            CodeImages& images, CodeTimeline& code, FlowConsumer& consumer,
                            const StreamOptions& options)
     : config_(config),
-      pieces_(std::move(pieces)),
+      source_(std::move(pieces)),
       images_(images),
       code_(code, options),
       relay_(&consumer),
@@ -89,20 +89,6 @@ DecodeSummary LibiptStream::summary() const {
   return sum -= overlap_;
 }
 
-// Fills the window up to `bytes`, as far as the trace goes.
-void LibiptStream::load(size_t bytes) {
-  while (window_.size() < bytes && next_piece_ < pieces_.size()) {
-    const auto rest = pieces_[next_piece_].subspan(next_byte_);
-    const size_t count = std::min(bytes - window_.size(), rest.size());
-    window_.insert(window_.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count));
-    next_byte_ += count;
-    if (count == rest.size()) {
-      ++next_piece_;
-      next_byte_ = 0;
-    }
-  }
-}
-
 // The last PSB of the window, and the newest before it (but behind the overlap) from which on the
 // flow went: only there is it certain that this window came as far.
 void LibiptStream::find_borders() {
@@ -131,8 +117,8 @@ bool LibiptStream::open_window() {
   size_t bytes = std::max(options_.window_bytes, overlap_bytes_ + 1);
   bool is_last = false;
   for (;; bytes *= 2) {
-    load(bytes);
-    is_last = next_piece_ == pieces_.size();
+    source_.fill(window_, bytes);
+    is_last = source_.at_end();
     if (is_last) break;
     find_borders();
     if (psb_before_ != 0) break;
@@ -162,7 +148,7 @@ void LibiptStream::close_window() {
   time_ns_ = time_ns();
   done_ = summary();
   flow_.reset();
-  if (next_piece_ == pieces_.size()) {
+  if (source_.at_end()) {
     window_.clear();
     overlap_bytes_ = 0;
     return;

@@ -21,6 +21,7 @@
 
 #include "decode/branch_decoder.h"
 #include "decode/libipt_flow.h"
+#include "decode/piece_source.h"
 #include "decode/timeline_code.h"
 
 namespace auxtrail::decode {
@@ -61,13 +62,12 @@ class LibiptStream : public TraceStream {
     uint64_t calls_ = 0;
   };
 
-  void load(size_t bytes);
   bool open_window();
   void close_window();
   void find_borders();
 
   pt_config config_;
-  std::vector<std::span<const std::byte>> pieces_;
+  PieceSource source_;
   CodeImages& images_;
   TimelineCode code_;
   Relay relay_;
@@ -75,11 +75,9 @@ class LibiptStream : public TraceStream {
 
   std::vector<std::byte> window_;
   uint64_t window_offset_ = 0;  // in the trace
-  size_t next_piece_ = 0;       // the first bytes that are not in the window yet
-  size_t next_byte_ = 0;
-  size_t overlap_bytes_ = 0;  // at the window's start, known already
-  size_t last_psb_ = 0;       // where the window's decoding ends, unless it is the last
-  size_t psb_before_ = 0;     // where the next window begins
+  size_t overlap_bytes_ = 0;    // at the window's start, known already
+  size_t last_psb_ = 0;         // where the window's decoding ends, unless it is the last
+  size_t psb_before_ = 0;       // where the next window begins
   std::optional<LibiptFlow> flow_;
   uint64_t time_ns_;
   DecodeSummary done_;     // of the windows before

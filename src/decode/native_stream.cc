@@ -22,7 +22,7 @@ NativeStream::NativeStream(const pt::TraceConfig& config,
                            std::unique_ptr<FlowPrograms> programs, CodeTimeline& code,
                            FlowConsumer& consumer, const StreamOptions& options)
     : config_(config),
-      pieces_(std::move(pieces)),
+      source_(std::move(pieces)),
       programs_(std::move(programs)),
       code_(code, options),
       consumer_(consumer),
@@ -48,21 +48,6 @@ uint64_t NativeStream::time_ns() const {
 
 DecodeSummary NativeStream::summary() const { return flow_ ? flow_->summary() : DecodeSummary(); }
 
-// Fills the window up to `bytes`, as far as the trace goes.
-void NativeStream::load(size_t bytes) {
-  while (window_.size() < bytes && next_piece_ < pieces_.size()) {
-    const auto rest = pieces_[next_piece_].subspan(next_byte_);
-    const size_t count = std::min(bytes - window_.size(), rest.size());
-    window_.insert(window_.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count));
-    next_byte_ += count;
-    if (count == rest.size()) {
-      ++next_piece_;
-      next_byte_ = 0;
-    }
-  }
-  is_last_ = next_piece_ == pieces_.size();
-}
-
 // The last whole PSB+ that does not begin the window. False if there is none.
 bool NativeStream::find_border() {
   last_psb_ = 0;
@@ -80,24 +65,28 @@ bool NativeStream::find_border() {
 }
 
 bool NativeStream::open_window() {
-  if (is_last_) return false;  // that was the last one
+  if (source_.at_end()) return false;  // that was the last one
   if (last_psb_ != 0) {
     window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(last_psb_));
     window_offset_ += last_psb_;
   }
   size_t bytes = std::max(options_.window_bytes, 2 * kPsbBytes);
-  for (load(bytes); !is_last_ && !find_border(); load(bytes)) bytes *= 2;
+  for (source_.fill(window_, bytes); !source_.at_end() && !find_border();
+       source_.fill(window_, bytes)) {
+    bytes *= 2;
+  }
+  const bool is_last = source_.at_end();
   const std::span<const std::byte> all(window_);
-  const auto trace = is_last_ ? all : all.first(end_of_last_psb_);
+  const auto trace = is_last ? all : all.first(end_of_last_psb_);
   if (trace.empty()) return false;
   window_is_open_ = true;
   if (flow_) {
-    flow_->go_on(trace, {window_offset_, false, !is_last_});
+    flow_->go_on(trace, {window_offset_, false, !is_last});
     return true;
   }
   const auto tsc = pt::first_tsc(trace);
   code_.restart(tsc ? options_.clock.ns(*tsc) : time_ns_);
-  const NativeFlow::Piece piece{0, false, !is_last_};
+  const NativeFlow::Piece piece{0, false, !is_last};
   flow_.emplace(config_, trace, *programs_, code_, consumer_, piece);
   return true;
 }

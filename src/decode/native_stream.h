@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "decode/native_flow.h"
+#include "decode/piece_source.h"
 #include "decode/timeline_code.h"
 
 namespace auxtrail::decode {
@@ -32,12 +33,11 @@ class NativeStream : public TraceStream {
   [[nodiscard]] DecodeSummary summary() const override;
 
  private:
-  void load(size_t bytes);
   bool find_border();
   bool open_window();
 
   pt::TraceConfig config_;
-  std::vector<std::span<const std::byte>> pieces_;
+  PieceSource source_;
   std::unique_ptr<FlowPrograms> programs_;
   TimelineCode code_;
   FlowConsumer& consumer_;
@@ -46,12 +46,9 @@ class NativeStream : public TraceStream {
 
   std::vector<std::byte> window_;
   uint64_t window_offset_ = 0;  // in the trace
-  size_t next_piece_ = 0;
-  size_t next_byte_ = 0;
   // The PSB that the next window begins with, and where its PSB+ ends; 0: none in the window.
   size_t last_psb_ = 0;
   size_t end_of_last_psb_ = 0;
-  bool is_last_ = false;
 
   std::optional<NativeFlow> flow_;
   bool window_is_open_ = false;

@@ -2,35 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 
-#include "pt/packet_reader.h"
+#include "decode/test_support.h"
+#include "pt/psb_search.h"
 
 namespace auxtrail::decode::testing {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
-
-std::vector<std::byte> read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string content{std::istreambuf_iterator<char>(file), {}};
-  const auto bytes = std::as_bytes(std::span(content));
-  return {bytes.begin(), bytes.end()};
-}
-
-// STEM.addr holds u64 page addresses; page i of STEM.dump lies at the i-th.
-image::CodeMap page_dump(const std::filesystem::path& stem) {
-  const auto addresses = read_file(stem.string() + ".addr");
-  image::CodeMap map;
-  for (size_t page = 0; (page + 1) * sizeof(uint64_t) <= addresses.size(); ++page) {
-    uint64_t address = 0;
-    std::memcpy(&address, addresses.data() + page * sizeof(uint64_t), sizeof(uint64_t));
-    map.sections.push_back({stem.string() + ".dump", page * kPageBytes, kPageBytes, address});
-  }
-  return map;
-}
+using test::page_dump;
+using test::read_file;
 
 struct PageTrace {
   const char* trace;
@@ -61,10 +41,9 @@ void add(std::vector<RealTrace>& traces, RealTrace trace, const std::filesystem:
   trace.title = path.string();
   trace.bytes = read_file(path);
   trace.code.id = traces.size() + 1;  // programs' ids are large and random
-  pt::PacketReader reader(trace.bytes);
-  while (reader.sync_forward()) {
-    trace.psbs.push_back(reader.offset());
-    reader.seek(std::min(reader.offset() + 16, trace.bytes.size()));
+  for (auto psb = pt::find_psb(trace.bytes); psb;
+       psb = pt::find_psb(trace.bytes, *psb + pt::kPsbBytes)) {
+    trace.psbs.push_back(*psb);
   }
   if (!trace.psbs.empty() && !trace.code.sections.empty()) traces.push_back(std::move(trace));
 }
