@@ -9,13 +9,13 @@
 #include <set>
 
 #include "cli/testing/run_command.h"
-#include "flow/testing/ptt_cases.h"
+#include "pt/testing/ptt_cases.h"
 
 namespace auxtrail::cli {
 namespace {
 
-using flow::test::PttArchive;
-using flow::test::PttCase;
+using pt::test::PttArchive;
+using pt::test::PttCase;
 
 // The flow stands at an address that a PSB+ told; ptxed knows none before the first block.
 const std::set<std::string>& deliberate_differences() {
@@ -112,7 +112,7 @@ TEST(DecodePttTest, PrintsWhatPtxedPrints) {
     SCOPED_TRACE(ptt.name);
     const Translated translated = translate(archive, ptt);
     const testing::Outcome outcome = testing::run(run_decode, translated.words);
-    auto lines = flow::test::normalised_lines(outcome.out);
+    auto lines = pt::test::normalised_lines(outcome.out);
     auto expected = ptt.expected;
     const auto counts = take_counts(expected);
     if (counts.count("insn") != 0) {

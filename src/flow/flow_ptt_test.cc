@@ -8,7 +8,7 @@
 
 #include "flow/flow_decoder.h"
 #include "flow/flow_text.h"
-#include "flow/testing/ptt_cases.h"
+#include "pt/testing/ptt_cases.h"
 
 namespace auxtrail::flow {
 namespace {
@@ -111,7 +111,8 @@ const std::map<std::string, OptionReader::Option>& OptionReader::options() {
 
 // The code of a case, with what `--raw FILE:OFFSET:ADDRESS` puts over it.
 struct Code {
-  Code(const test::PttArchive& archive, const test::PttCase& ptt, const Settings& settings) {
+  Code(const pt::test::PttArchive& archive, const pt::test::PttCase& ptt,
+       const Settings& settings) {
     add(ptt.org, archive.bytes(ptt.base + ".bin"));
     for (const std::string& raw : settings.raw) {
       const size_t first = raw.find(':');
@@ -132,7 +133,8 @@ struct Code {
   CodeMemory memory;
 };
 
-std::vector<std::string> decoded_lines(const test::PttArchive& archive, const test::PttCase& ptt) {
+std::vector<std::string> decoded_lines(const pt::test::PttArchive& archive,
+                                       const pt::test::PttCase& ptt) {
   Settings settings = OptionReader(ptt.options).read();
   (void)pt::errata_of(ptt.cpu, settings.config.errata);
   const Code code(archive, ptt, settings);
@@ -153,16 +155,16 @@ std::vector<std::string> decoded_lines(const test::PttArchive& archive, const te
   if (!settings.quiet) FlowText::append_end(flow, out);
   if (settings.counts_instructions) out += fmt::format("insn: {}.\n", instructions);
   if (settings.counts_blocks) out += fmt::format("blocks: {}.\n", blocks);
-  return test::normalised_lines(out);
+  return pt::test::normalised_lines(out);
 }
 
 TEST(FlowPtt, PrintsWhatPtxedPrints) {
-  const test::PttArchive archive;
+  const pt::test::PttArchive archive;
   if (archive.obstacle()) GTEST_SKIP() << *archive.obstacle();
   const auto cases = archive.cases("ptxed");
   ASSERT_GE(cases.size(), 380);
   size_t differing = 0;
-  for (const test::PttCase& ptt : cases) {
+  for (const pt::test::PttCase& ptt : cases) {
     SCOPED_TRACE(ptt.name);
     const auto lines = decoded_lines(archive, ptt);
     if (deliberate_differences().count(ptt.name) != 0) {

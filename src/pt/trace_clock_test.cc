@@ -8,9 +8,10 @@
 #include <intel-pt.h>
 
 #include <array>
+#include <regex>
 
 #include "pt/packet_reader.h"
-#include "pt/testing/ptt_files.h"
+#include "pt/testing/ptt_cases.h"
 
 namespace auxtrail::pt {
 namespace {
@@ -32,12 +33,14 @@ const char* text_of(ClockStatus status) {
 // ptdump as far as it tells the time: its lines without the packets.
 class TimeDump {
  public:
-  explicit TimeDump(const test::PttCase& test)
-      : test_(test), config_(test::config_of(test)), rates_(config_) {}
+  TimeDump(const test::PttArchive& archive, const test::PttCase& test)
+      : test_(test),
+        trace_(archive.bytes(test.base + ".pt")),
+        config_(test::config_of(test)),
+        rates_(config_) {}
 
   std::vector<std::string> run() {
-    const std::string bytes = test::read_text(test_.trace);
-    PacketReader reader(std::as_bytes(std::span(bytes)), config_.errata);
+    PacketReader reader(std::as_bytes(std::span(trace_)), config_.errata);
     Packet packet;
     while (reader.next(packet) == ReadStatus::kPacket) show(packet);
     return lines_;
@@ -164,6 +167,7 @@ class TimeDump {
   }
 
   const test::PttCase& test_;
+  std::vector<uint8_t> trace_;
   TraceConfig config_;
   ClockRates rates_;
   CycleCalibration calibration_;
@@ -175,11 +179,11 @@ class TimeDump {
 };
 
 // The lines of an expected output that tell the time.
-std::vector<std::string> times_in(const std::string& output) {
+std::vector<std::string> times_in(const std::vector<std::string>& output) {
   const std::regex pattern(
       "0*([0-9a-f]+) .* (tsc|fcr) +([+-][0-9a-f.]+|[0-9a-f]{16}|<unavailable>)");
   std::vector<std::string> times;
-  for (const std::string& line : test::lines_of(output)) {
+  for (const std::string& line : output) {
     std::smatch match;
     if (line.starts_with("[")) {
       times.push_back(line);
@@ -192,14 +196,14 @@ std::vector<std::string> times_in(const std::string& output) {
 
 TEST(TraceClock, TellsTheTimesOfLibiptsTests) {
   const test::PttArchive archive;
-  if (!archive.available()) GTEST_SKIP() << "no libipt_ptt.tar.xz in " << test::test_data();
+  if (archive.obstacle()) GTEST_SKIP() << *archive.obstacle();
   size_t cases = 0;
   size_t lines = 0;
   for (const test::PttCase& test : archive.cases("ptdump")) {
     if (!test.has("--time") && !test.has("--tcal")) continue;
-    SCOPED_TRACE(test.expected.filename().string());
-    const auto expected = times_in(test::read_text(test.expected));
-    EXPECT_EQ(TimeDump(test).run(), expected);
+    SCOPED_TRACE(test.name);
+    const auto expected = times_in(test.expected);
+    EXPECT_EQ(TimeDump(archive, test).run(), expected);
     ++cases;
     lines += expected.size();
   }
@@ -261,7 +265,7 @@ TEST(Errata, AreLibipts) {
 // The CPUs that the tests of a newer libipt name for each erratum.
 TEST(Errata, AreThoseOfLibiptsTests) {
   const test::PttArchive archive;
-  if (!archive.available()) GTEST_SKIP() << "no libipt_ptt.tar.xz in " << test::test_data();
+  if (archive.obstacle()) GTEST_SKIP() << *archive.obstacle();
   const std::vector<std::pair<std::string, bool Errata::*>> flags = {
       {"apl11", &Errata::apl11},   {"apl12", &Errata::apl12},   {"bdm64", &Errata::bdm64},
       {"bdm70", &Errata::bdm70},   {"skd007", &Errata::skd007}, {"skd010", &Errata::skd010},
@@ -272,8 +276,8 @@ TEST(Errata, AreThoseOfLibiptsTests) {
     for (const auto& [erratum, flag] : flags) {
       if (!test.name.starts_with(erratum) || !test.cpu.intel) continue;
       Errata errata;
-      EXPECT_EQ(errata_of(test.cpu, errata), CpuKnowledge::kKnown) << test.expected;
-      EXPECT_TRUE(errata.*flag) << test.expected;
+      EXPECT_EQ(errata_of(test.cpu, errata), CpuKnowledge::kKnown) << test.name;
+      EXPECT_TRUE(errata.*flag) << test.name;
       ++checked;
     }
   }

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <span>
 
-#include "flow/testing/ptt_cases.h"
+#include "pt/testing/ptt_cases.h"
 
 namespace auxtrail::flow::test {
 namespace {
@@ -93,7 +93,7 @@ pt::TraceConfig RealTrace::config(bool with_errata) const {
 RealTrace kvm_trace(const std::string& title) {
   RealTrace real;
   real.title = title;
-  const auto folder = data_directory() / "kvm_pt" / title;
+  const auto folder = pt::test::data_directory() / "kvm_pt" / title;
   if (!std::filesystem::exists(folder)) {
     real.obstacle = "no " + folder.string();
     return real;
@@ -112,7 +112,7 @@ RealTrace kvm_trace(const std::string& title) {
 RealTrace perf_trace(const std::string& title) {
   RealTrace real;
   real.title = title;
-  const auto folder = data_directory() / "perf_pt" / title;
+  const auto folder = pt::test::data_directory() / "perf_pt" / title;
   if (!std::filesystem::exists(folder)) {
     real.obstacle = "no " + folder.string();
     return real;

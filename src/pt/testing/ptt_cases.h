@@ -18,17 +18,24 @@
 
 #include "pt/trace_config.h"
 
-namespace auxtrail::flow::test {
+namespace auxtrail::pt::test {
 
 // One expected output.
 struct PttCase {
   std::string name;  // of the .exp file
   std::string base;  // NAME
-  pt::Cpu cpu;
+  Cpu cpu;
   std::vector<std::string> options;  // of the tool
   uint64_t org = 0;
   std::vector<std::string> expected;
+
+  [[nodiscard]] bool has(const std::string& option) const;
+  // The number behind an option; 0 without it.
+  [[nodiscard]] uint32_t number(const std::string& option) const;
 };
+
+// The trace's circumstances as a case's CPU and options tell them.
+TraceConfig config_of(const PttCase& ptt);
 
 class PttArchive {
  public:
@@ -49,10 +56,12 @@ class PttArchive {
   std::optional<std::string> obstacle_;
 };
 
+std::vector<std::string> words(const std::string& line);
+
 // Lines without comments (#), every run of blanks one blank, none at the ends.
 std::vector<std::string> normalised_lines(const std::string& text);
 
 // Where real traces are looked for: AUXTRAIL_TEST_DATA, or beside the repository.
 std::filesystem::path data_directory();
 
-}  // namespace auxtrail::flow::test
+}  // namespace auxtrail::pt::test

@@ -1,4 +1,4 @@
-#include "flow/testing/ptt_cases.h"
+#include "pt/testing/ptt_cases.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -7,7 +7,7 @@
 #include <iterator>
 #include <sstream>
 
-namespace auxtrail::flow::test {
+namespace auxtrail::pt::test {
 namespace {
 
 std::string file_text(const std::filesystem::path& path) {
@@ -15,17 +15,12 @@ std::string file_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::vector<std::string> words(const std::string& line) {
-  std::istringstream in(line);
-  return {std::istream_iterator<std::string>(in), std::istream_iterator<std::string>()};
-}
-
 // "cpu_6_142" or "cpu_6_85_7".
-pt::Cpu parse_cpu(const std::string& text) {
+Cpu parse_cpu(const std::string& text) {
   unsigned family = 0;
   unsigned model = 0;
   unsigned stepping = 0;
-  pt::Cpu cpu;
+  Cpu cpu;
   if (std::sscanf(text.c_str(), "cpu_%u_%u_%u", &family, &model, &stepping) < 2) return cpu;
   cpu.intel = true;
   cpu.family = static_cast<uint16_t>(family);
@@ -46,6 +41,32 @@ void parse_source(const std::string& text, const std::string& tool, PttCase& par
 }
 
 }  // namespace
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), std::istream_iterator<std::string>()};
+}
+
+bool PttCase::has(const std::string& option) const {
+  return std::find(options.begin(), options.end(), option) != options.end();
+}
+
+uint32_t PttCase::number(const std::string& option) const {
+  const auto at = std::find(options.begin(), options.end(), option);
+  if (at == options.end() || at + 1 == options.end()) return 0;
+  return static_cast<uint32_t>(std::stoul(*(at + 1), nullptr, 0));
+}
+
+TraceConfig config_of(const PttCase& ptt) {
+  TraceConfig config;
+  (void)errata_of(ptt.cpu, config.errata);
+  config.mtc_freq = static_cast<uint8_t>(ptt.number("--mtc-freq"));
+  config.nom_freq = static_cast<uint8_t>(ptt.number("--nom-freq"));
+  config.cpuid_0x15_eax = ptt.number("--cpuid-0x15.eax");
+  config.cpuid_0x15_ebx = ptt.number("--cpuid-0x15.ebx");
+  config.keep_calibration_on_overflow = ptt.has("--keep-tcal-on-ovf");
+  return config;
+}
 
 std::filesystem::path data_directory() {
   const char* given = std::getenv("AUXTRAIL_TEST_DATA");
@@ -118,4 +139,4 @@ std::vector<std::string> normalised_lines(const std::string& text) {
   return lines;
 }
 
-}  // namespace auxtrail::flow::test
+}  // namespace auxtrail::pt::test
